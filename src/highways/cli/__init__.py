@@ -1,0 +1,50 @@
+"""The command line: the workflow calls this and nothing else."""
+
+import argparse
+import sys
+
+from highways import __version__
+from highways.cli.analysis import add_analysis
+from highways.cli.data import add_data
+from highways.cli.plan import add_cost, add_status
+from highways.cli.train import add_train
+from highways.errors import UserError
+
+EXIT_CODES = """exit codes:
+  0    done
+  1    bad input, or a file that cannot be read or written; one line says which and what to do
+  2    wrong use of the command line
+  3    status: some runs are not finished
+  130  interrupted by Ctrl-C (143: by SIGTERM); a checkpoint was written, the same command resumes"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.command(options))
+    except UserError as error:
+        print(f"highways: error: {error}", file=sys.stderr)
+    except BrokenPipeError:  # the reader of our output, such as `head`, has had enough
+        sys.stderr.close()
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"highways: error: {where}{error.strerror or error}", file=sys.stderr)
+    return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="highways",
+        description="Train deep predictive coding networks and rebuild the tables and figures of the paper.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"highways {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    add_train(commands)
+    add_data(commands)
+    add_status(commands)
+    add_cost(commands)
+    add_analysis(commands)
+    return parser

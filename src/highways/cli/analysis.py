@@ -1,0 +1,52 @@
+"""`highways table`, `figure` and `select`: from records to what a reader sees."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from highways.cli.shared import add_config, add_runs, command, read_config
+
+
+def add_analysis(commands: Any) -> None:
+    table = command(
+        commands,
+        "table",
+        _table,
+        "build a table of the paper from the records",
+        "Cells that were not run say so.",
+    )
+    figure = command(commands, "figure", _figure, "draw a figure of the paper from the records")
+    for parser, folder in ((table, "tables"), (figure, "figures")):
+        parser.add_argument("name", help="see the README; a wrong name lists the right ones")
+        add_config(parser)
+        add_runs(parser)
+        parser.add_argument("--out", type=Path, default=Path(f"results/{folder}"), metavar="FOLDER")
+    select = command(
+        commands,
+        "select",
+        _select,
+        "choose the learning rate of a swept method on validation accuracy",
+    )
+    select.add_argument("records", type=Path, nargs="+", metavar="RECORD", help="the sweep of one cell")
+    select.add_argument("--out", type=Path, required=True, metavar="FILE", help="for `train --lr-from`")
+
+
+def _table(options: argparse.Namespace) -> int:
+    from highways.analysis import commands
+
+    commands.table(options.name, read_config(options), options.runs, options.out)
+    return 0
+
+
+def _figure(options: argparse.Namespace) -> int:
+    from highways.analysis import commands
+
+    commands.figure(options.name, read_config(options), options.runs, options.out)
+    return 0
+
+
+def _select(options: argparse.Namespace) -> int:
+    from highways.analysis import commands
+
+    commands.select(options.records, options.out)
+    return 0

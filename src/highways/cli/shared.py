@@ -1,0 +1,53 @@
+"""What the commands share."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from highways.config import Config, load, validate
+from highways.fields import SpecError
+
+
+def command(commands: Any, name: str, function: Any, summary: str, details: str = "") -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}. {details}".strip(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(command=function)
+    return parser
+
+
+def add_config(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--config",
+        default="config.yaml",
+        metavar="FILE",
+        help="configuration: a YAML file, or JSON text (default: %(default)s)",
+    )
+
+
+def add_runs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--runs",
+        type=Path,
+        default=Path("results/runs"),
+        metavar="FOLDER",
+        help="folder of the run records (default: %(default)s)",
+    )
+
+
+def read_config(options: argparse.Namespace) -> Config:
+    text: str = options.config
+    if text.lstrip().startswith("{"):
+        return validate(parse_json(text, "--config"))
+    return load(text)
+
+
+def parse_json(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise SpecError(f"{where}: not valid JSON ({error})") from None

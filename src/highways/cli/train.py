@@ -1,0 +1,125 @@
+"""`highways train`."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from highways import config, record
+from highways.cli.shared import add_config, command, parse_json, read_config
+from highways.fields import SpecError
+from highways.methods import METHODS
+from highways.spec import DATASETS, RunSpec
+
+
+def add_train(commands: Any) -> None:
+    parser = command(
+        commands,
+        "train",
+        _train,
+        "train one network and write its record",
+        "A run that was stopped resumes.\n\n"
+        "  highways train --dataset mnist --depth 8 --method hep --seed 0\n"
+        "  highways train --dataset mnist --depth 8 --method hep --set highway.alpha=5.4 --set epochs=2\n"
+        "  highways train --spec some/record.json --out again.json",
+    )
+    what = parser.add_argument_group("what to train: a cell of the configuration, or a whole specification")
+    add_config(what)
+    what.add_argument("--dataset", choices=tuple(DATASETS))
+    what.add_argument("--depth", type=int, metavar="L", help="number of weight matrices")
+    what.add_argument("--method", choices=tuple(METHODS))
+    what.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    what.add_argument(
+        "--spec",
+        metavar="JSON|FILE",
+        help="a specification as JSON text, or a file that holds one, or a record",
+    )
+    what.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change a key of the specification, such as learning.lr=1e-4 (may be given again)",
+    )
+    what.add_argument("--lr-from", metavar="FILE", type=Path, help="take the learning rate that `select` chose")
+    how = parser.add_argument_group("how to run it (the numbers do not depend on it, but for rounding)")
+    how.add_argument(
+        "--out",
+        metavar="FILE",
+        type=Path,
+        help="the record (default: runs/<data set>/<depth>/.../seed<n>.json)",
+    )
+    how.add_argument("--data-dir", metavar="FOLDER", help="where the data lie (default: see `highways data`)")
+    how.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: %(default)s)")
+    how.add_argument("--threads", type=int, default=1, help="default: %(default)s, the fastest for many runs")
+    how.add_argument("--kernel", default="batched", help="of the E-step: batched or reference (default: batched)")
+    how.add_argument("--quiet", action="store_true", help="no progress on standard error")
+
+
+def _train(options: argparse.Namespace) -> int:
+    spec = _changed(_spec(options), options.set)
+    if options.lr_from is not None:
+        chosen = parse_json(options.lr_from.read_text(), str(options.lr_from))
+        if not isinstance(chosen, dict) or "learning_rate" not in chosen:
+            raise SpecError(f"{options.lr_from}: holds no learning_rate; make it with `highways select`")
+        spec = _changed(spec, [f"learning.lr={chosen['learning_rate']!r}"])
+    if options.threads < 1:
+        raise SpecError(f"--threads: {options.threads} is out of range; it takes a whole number of at least 1")
+    out: Path = options.out or Path("runs") / f"{spec.path}.json"
+
+    if out.exists():
+        try:
+            if record.read(out)["spec_hash"] == spec.hash:
+                print(f"{out} is there already; delete it to run it again", file=sys.stderr)
+                return 0
+        except record.RecordError:
+            pass  # it is replaced
+    from highways.interruption import Interrupted
+    from highways.machine import Machine
+    from highways.train import train
+
+    machine = Machine(options.data_dir, options.device, options.threads, options.kernel, options.quiet)
+    try:
+        result = train(spec, out, machine)
+    except Interrupted as stop:
+        print(f"highways: stopped by {stop}; the same command resumes from the checkpoint", file=sys.stderr)
+        return stop.exit_code
+    if not options.quiet:
+        accuracy = "none" if result["test_accuracy"] is None else f"{result['test_accuracy']:.2%}"
+        ending = "" if result["status"] == "ok" else f", diverged in epoch {result['diverged_epoch']}"
+        print(f"{out}: test accuracy {accuracy} at epoch {result['best_epoch']}{ending}", file=sys.stderr)
+    return 0
+
+
+def _spec(options: argparse.Namespace) -> RunSpec:
+    if options.spec is not None:
+        text = options.spec
+        if not text.lstrip().startswith("{"):
+            text = Path(text).read_text()
+        document = parse_json(text, "--spec")
+        return RunSpec.from_dict(document.get("spec", document) if isinstance(document, dict) else document)
+    missing = [name for name in ("dataset", "depth", "method") if getattr(options, name) is None]
+    if missing:
+        raise SpecError(f"nothing to train: give --spec, or {', '.join('--' + name for name in missing)}")
+    return config.cell_spec(read_config(options), options.dataset, options.depth, options.method, options.seed)
+
+
+def _changed(spec: RunSpec, changes: list[str]) -> RunSpec:
+    """The spec with each KEY=VALUE applied; a value is JSON where it can be read as such, else text."""
+    document = spec.to_dict()
+    for change in changes:
+        key, equals, text = change.partition("=")
+        if not equals:
+            raise SpecError(f"--set {change}: write KEY=VALUE, such as learning.lr=1e-4")
+        *sections, name = key.split(".")
+        target: Any = document
+        for section in sections:
+            target = target.get(section) if isinstance(target, dict) else None
+        if not isinstance(target, dict) or name not in target:
+            raise SpecError(f"--set {key}: no such key in a {spec.method} run; `highways train --help`")
+        try:
+            target[name] = json.loads(text)
+        except ValueError:
+            target[name] = text
+    return RunSpec.from_dict(document)

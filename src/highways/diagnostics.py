@@ -1,0 +1,37 @@
+"""Per-layer numbers of a record: what each layer gets to learn from, and whether it points where backprop does."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from highways.methods import backprop
+from highways.methods.base import Rule
+from highways.network import Parameters
+from highways.record import finite
+from highways.spec import RunSpec
+
+Diagnostics = dict[str, list[float | None]]
+
+
+def per_layer(spec: RunSpec, rule: Rule, parameters: Parameters, x: Tensor, y: Tensor) -> Diagnostics:
+    """Rms errors of layers 1..L, norms of the gradients of W_0..W_{L-1}, and their cosines to backprop.
+
+    The cosine is null where either gradient is zero.
+    """
+    gradient = rule.gradient(parameters, x, y)
+    truth = backprop.Rule(spec, parameters, kernel="").gradient(parameters, x, y)
+    pairs = list(zip(gradient.weights.matrices(), truth.weights.matrices(), strict=True))
+    return {
+        "rms_error": [finite(value) for value in gradient.errors.rms().tolist()],
+        "weight_gradient_norm": [finite(ours.double().norm().item()) for ours, _ in pairs],
+        "backprop_cosine": [_cosine(ours, theirs) for ours, theirs in pairs],
+    }
+
+
+def _cosine(a: Tensor, b: Tensor) -> float | None:
+    a, b = a.double().flatten(), b.double().flatten()
+    norms = (a.norm() * b.norm()).item()
+    if norms == 0.0 or not math.isfinite(norms):
+        return None
+    return float(torch.dot(a, b).item() / norms)

@@ -1,0 +1,148 @@
+"""The paper's equations in closed form, for all layers at once.
+
+    E = sum_{i<L} 1/2 ||eps_i||^2 + CE(y, mu_L)                       Eq. energy
+    eps_i = z_i - mu_i,   eps_L = y - softmax(mu_L)                   Eq. errors
+    dE/dz_i = eps_i - J_i^T eps_{i+1}                                 Eq. z_update_pc
+            + alpha V_i eps_L   for i in S                            Eq. z_update (the highway)
+    dE/dW_l = -(eps_{l+1} * phi'(W_l h_l)) h_l^T                      Eq. W_update_pc
+
+Shapes: states z (L-1, B, N) stack z_1..z_{L-1}; x (B, D); y (B, C) one-hot. Everything is per sample: sums over
+the batch appear only in the gradient of the weights, and reductions (mean or sum) are the caller's.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from highways.network import (
+    Architecture,
+    Encoding,
+    Parameters,
+    encode,
+    encode_transposed,
+    phi,
+    times_phi_prime,
+)
+
+
+class Predictions(NamedTuple):
+    """Predictions of every layer from the states below, and the encodings that made them.
+
+    mu (L-1, B, N): mu_1..mu_{L-1};  logits (B, C): mu_L.
+    hidden: encoding of z_1..z_{L-2};  output: encoding of z_{L-1}.
+    """
+
+    mu: Tensor
+    logits: Tensor
+    hidden: Encoding
+    output: Encoding
+
+
+class Errors(NamedTuple):
+    """hidden (L-1, B, N): eps_1..eps_{L-1};  output (B, C): eps_L."""
+
+    hidden: Tensor
+    output: Tensor
+
+    def rms(self) -> Tensor:
+        """Root mean square of every layer's error over batch and units, (L,), layer 1 first."""
+        hidden = self.hidden.square().mean((1, 2)).sqrt()
+        return torch.cat([hidden, self.output.square().mean().sqrt().reshape(1)])
+
+
+class Highways(NamedTuple):
+    """alpha V_i of the endpoints S = {first, first + every, ...} up to z_{L-1}: feedback (|S|, C, N), transposed.
+
+    The output error is used as it is now, with no gradient through it (the stop-gradient of Eq. aug_energy).
+    """
+
+    feedback: Tensor
+    first: int
+    every: int
+
+
+def hidden_gain(parameters: Parameters) -> Tensor:
+    """gamma_1..gamma_{L-2}, (L-2, 1, N)."""
+    return parameters.gain[: parameters.w_hidden.shape[0]].unsqueeze(1)
+
+
+def hidden_product(h: Tensor, parameters: Parameters) -> Tensor:
+    """W_l h_l + b_l of all hidden matrices in one product: (L-2, B, N) to (L-2, B, N)."""
+    transposed = parameters.w_hidden.transpose(1, 2)
+    if parameters.b_hidden is None:
+        return torch.bmm(h, transposed)
+    return torch.baddbmm(parameters.b_hidden.unsqueeze(1), h, transposed)
+
+
+def predict(parameters: Parameters, z: Tensor, mu_1: Tensor, architecture: Architecture) -> Predictions:
+    """Predictions of all layers from the same-time states z; mu_1 does not change, since the input is clamped."""
+    hidden = encode(z[:-1], hidden_gain(parameters), architecture)
+    mu = hidden_product(hidden.h, parameters)
+    if architecture.activates_prediction:
+        mu = phi(mu, architecture)
+    output = encode(z[-1], parameters.output_gain, architecture)
+    logits = torch.nn.functional.linear(output.h, parameters.w_out, parameters.b_out)
+    return Predictions(torch.cat([mu_1.unsqueeze(0), mu]), logits, hidden, output)
+
+
+def errors(z: Tensor, y: Tensor, predictions: Predictions) -> Errors:
+    """Eq. errors, with cross-entropy as the supervisory loss."""
+    return Errors(z - predictions.mu, y - predictions.logits.softmax(-1))
+
+
+def energy(y: Tensor, predictions: Predictions, error: Errors) -> Tensor:
+    """Eq. energy, per sample: (B,)."""
+    hidden = 0.5 * error.hidden.square().sum((0, 2))
+    return hidden - (y * predictions.logits.log_softmax(-1)).sum(-1)
+
+
+def state_gradient(
+    parameters: Parameters,
+    predictions: Predictions,
+    error: Errors,
+    architecture: Architecture,
+    highways: Highways | None = None,
+) -> Tensor:
+    """dE/dz_i = eps_i - J_i^T eps_{i+1}, plus alpha V_i eps_L at the endpoints; per sample, (L-1, B, N)."""
+    gradient = error.hidden.clone()
+    g = error.hidden[1:]
+    if architecture.activates_prediction:
+        g = times_phi_prime(g, predictions.mu[1:], architecture)
+    u = torch.bmm(g, parameters.w_hidden)
+    gradient[:-1] -= encode_transposed(u, predictions.hidden, hidden_gain(parameters), architecture)[0]
+    u = error.output @ parameters.w_out
+    gradient[-1] -= encode_transposed(u, predictions.output, parameters.output_gain, architecture)[0]
+    if highways is not None:
+        gradient[highways.first - 1 :: highways.every] += torch.matmul(error.output, highways.feedback)
+    return gradient
+
+
+def weight_gradient(
+    parameters: Parameters, x: Tensor, predictions: Predictions, error: Errors, architecture: Architecture
+) -> Parameters:
+    """dE/dW_l, dE/dgamma_l and dE/db_l, summed over the batch, shaped like the parameters.
+
+    Local: the highway does not appear in it (Eq. W_update).
+    """
+    g = error.hidden
+    if architecture.activates_prediction:
+        g = times_phi_prime(g, predictions.mu, architecture)
+    g_in, g_hidden, g_out = g[0], g[1:], error.output
+    gain = hidden_gain(parameters)
+    u = torch.bmm(g_hidden, parameters.w_hidden)
+    _, pull = encode_transposed(u, predictions.hidden, gain, architecture)
+    gains = [] if pull is None else [-pull.sum(1)]
+    _, pull = encode_transposed(g_out @ parameters.w_out, predictions.output, parameters.output_gain, architecture)
+    if pull is not None:
+        gains.append(-pull.sum(0, keepdim=True))
+    biases = {}
+    if parameters.b_in is not None:
+        biases = {"b_in": -g_in.sum(0), "b_hidden": -g_hidden.sum(1), "b_out": -g_out.sum(0)}
+    return Parameters(
+        w_in=-(g_in.T @ x),
+        w_hidden=-torch.bmm(g_hidden.transpose(1, 2), predictions.hidden.h),
+        w_out=-(g_out.T @ predictions.output.h),
+        gain=torch.cat(gains),
+        **biases,
+    )

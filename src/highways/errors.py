@@ -1,0 +1,5 @@
+"""Errors that a user can mend."""
+
+
+class UserError(Exception):
+    """Something that the user can mend; the message is one line that names the key or file and the remedy."""

@@ -1,0 +1,110 @@
+"""Typed, ranged fields for frozen dataclasses, and errors that name the field.
+
+A specification is built from untrusted text (YAML, JSON, a command line). Each field carries what is
+allowed in its metadata; `check` verifies an instance and `from_mapping` builds one from plain data.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, TypeVar, get_args, get_type_hints
+
+from highways.errors import UserError
+
+T = TypeVar("T")
+
+
+class SpecError(UserError, ValueError):
+    """A value that a specification does not allow; the message names the key, the value and the remedy."""
+
+
+def real(default: Any = dataclasses.MISSING, *, low: float, high: float = math.inf, above: bool = False) -> Any:
+    """A finite number in [low, high], or in (low, high] when `above`."""
+    allowed = f"a number {'above' if above else 'of at least'} {low:g}"
+    if high < math.inf:
+        allowed += f" and at most {high:g}"
+    return _field(default, kind=float, low=low, high=high, above=above, allowed=allowed)
+
+
+def integer(default: Any = dataclasses.MISSING, *, low: int, high: int) -> Any:
+    """A whole number in [low, high]."""
+    return _field(
+        default, kind=int, low=low, high=high, above=False, allowed=f"a whole number from {low} to {high}"
+    )
+
+
+def choice(default: Any = dataclasses.MISSING, *, options: tuple[str, ...]) -> Any:
+    """One of a few words."""
+    return _field(default, kind=str, options=options, allowed="one of " + ", ".join(options))
+
+
+def flag(default: Any = dataclasses.MISSING) -> Any:
+    """true or false."""
+    return _field(default, kind=bool, allowed="true or false")
+
+
+def section() -> Any:
+    """A nested dataclass, which checks its own fields."""
+    return dataclasses.field()
+
+
+def _field(default: Any, **metadata: Any) -> Any:
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def check(instance: Any, where: str = "") -> None:
+    """Verify every field of a dataclass instance; whole numbers given for real fields become floats."""
+    for field in dataclasses.fields(instance):
+        if field.metadata:
+            checked = _checked(getattr(instance, field.name), field, _join(where, field.name))
+            object.__setattr__(instance, field.name, checked)
+
+
+def _checked(value: Any, field: "dataclasses.Field[Any]", key: str) -> Any:
+    meta, kind = field.metadata, field.metadata["kind"]
+    if value is None and field.default is None:
+        return None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if kind is float and is_number:
+        value = float(value)
+    if type(value) is not kind:
+        hint = ""
+        if kind in (float, int) and isinstance(value, str):
+            hint = " (YAML reads 1e-4 as text: write 1.0e-4)"
+        raise SpecError(f"{key}: {value!r} is not allowed; it takes {meta['allowed']}{hint}")
+    if kind in (float, int):
+        inside = meta["low"] < value <= meta["high"] if meta["above"] else meta["low"] <= value <= meta["high"]
+        if not (inside and math.isfinite(value)):
+            raise SpecError(f"{key}: {value!r} is out of range; it takes {meta['allowed']}")
+    elif kind is str and value not in meta["options"]:
+        raise SpecError(f"{key}: {value!r} is not allowed; it takes {meta['allowed']}")
+    return value
+
+
+def from_mapping(cls: type[T], mapping: Any, where: str = "") -> T:
+    """Build the dataclass `cls` from plain data; nested dataclasses are built from nested mappings."""
+    if not isinstance(mapping, Mapping):
+        raise SpecError(
+            f"{where or cls.__name__}: {mapping!r} is not allowed; it takes a mapping of keys to values"
+        )
+    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    hints = get_type_hints(cls)
+    for key in mapping:
+        if key not in fields:
+            raise SpecError(f"{_join(where, str(key))}: unknown key; allowed here: {', '.join(fields)}")
+    values: dict[str, Any] = {}
+    for name, field in fields.items():
+        key = _join(where, name)
+        if name not in mapping:
+            if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+                raise SpecError(f"{key}: missing; it takes {field.metadata.get('allowed', 'a mapping')}")
+            continue
+        nested: Any = next((t for t in (hints[name], *get_args(hints[name])) if dataclasses.is_dataclass(t)), None)
+        value = mapping[name]
+        optional = value is None and field.default is None
+        values[name] = from_mapping(nested, value, key) if nested and not optional else value
+    return cls(**values)
+
+
+def _join(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name

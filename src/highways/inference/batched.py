@@ -1,0 +1,61 @@
+"""The `batched` kernel: closed form, one product for all layers; CPU or GPU."""
+
+import torch
+from torch import Tensor
+
+from highways.energy import Highways, errors, hidden_gain, hidden_product, predict, state_gradient
+from highways.inference.optimizer import state_optimizer
+from highways.network import Architecture, Parameters, encode, first_prediction, phi
+from highways.spec import Inference
+
+
+@torch.no_grad()
+def relax(
+    parameters: Parameters,
+    x: Tensor,
+    y: Tensor,
+    z: Tensor,
+    architecture: Architecture,
+    inference: Inference,
+    scale: float,
+    highways: Highways | None,
+) -> Tensor:
+    """T steps from the states z, (L-1, B, N), which are left untouched; returns the states after them."""
+    mu_1 = first_prediction(parameters, x, architecture)
+    z = z.clone()
+    update = state_optimizer(inference, z)
+    for t in range(1, inference.steps + 1):
+        predictions = predict(parameters, z, mu_1, architecture)
+        error = errors(z, y, predictions)
+        gradient = state_gradient(parameters, predictions, error, architecture, highways)
+        update(z, gradient.mul_(scale), t)
+    return z
+
+
+@torch.no_grad()
+def initial_states(parameters: Parameters, x: Tensor, architecture: Architecture) -> Tensor:
+    """States that equal their predictions bit for bit, (L-1, B, N).
+
+    The sweep goes up layer by layer. A product of one layer may round differently from the same product in a
+    batch of layers, so the batched prediction is then repeated until it reproduces itself; layer l is fixed
+    after at most l repetitions, and usually the first one changes nothing.
+    """
+    mu = [first_prediction(parameters, x, architecture)]
+    gain = hidden_gain(parameters)
+    for layer in range(parameters.depth - 2):
+        one = Parameters(
+            parameters.w_in,
+            parameters.w_hidden[layer : layer + 1],
+            parameters.w_out,
+            parameters.gain,
+            b_hidden=None if parameters.b_hidden is None else parameters.b_hidden[layer : layer + 1],
+        )
+        a = hidden_product(encode(mu[-1].unsqueeze(0), gain[layer : layer + 1], architecture).h, one)[0]
+        mu.append(phi(a, architecture) if architecture.activates_prediction else a)
+    z = torch.stack(mu)
+    for _ in range(parameters.depth):
+        predicted = predict(parameters, z, mu[0], architecture).mu
+        if torch.equal(predicted, z):
+            break
+        z = predicted
+    return z

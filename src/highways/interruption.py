@@ -1,0 +1,54 @@
+"""SIGTERM and SIGINT as an exception that never lands inside an update of the weights."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Any
+
+
+class Interrupted(BaseException):
+    """The run was asked to stop; `exit_code` is what a shell expects for that signal."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signal.Signals(signum).name)
+        self.exit_code = 128 + signum
+
+
+class Interruptible:
+    """Within `with Interruptible() as guard`, the signals raise Interrupted, but within `with guard.deferred()`
+    only at its end."""
+
+    def __init__(self) -> None:
+        self._held = False
+        self._pending: int | None = None
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> "Interruptible":
+        if threading.current_thread() is threading.main_thread():
+            for signum in (signal.SIGTERM, signal.SIGINT):
+                self._previous[signum] = signal.signal(signum, self._handle)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for signum, handler in self._previous.items():
+            signal.signal(signum, handler)
+
+    def _handle(self, signum: int, frame: FrameType | None) -> None:
+        if self._held:
+            self._pending = signum
+        else:
+            self._held = True  # one signal is enough: a second one must not interrupt the rescue
+            raise Interrupted(signum)
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        self._held = True
+        yield
+        self._held = False
+        if self._pending is not None:
+            self._held = True
+            raise Interrupted(self._pending)

@@ -1,0 +1,52 @@
+"""Where and how a run is computed. None of it is part of a spec; all of it is in the record."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from highways.fields import SpecError
+from highways.inference import kernel_named
+
+
+@dataclass(frozen=True)
+class Machine:
+    """data_dir: where the data lie (None: the usual places); kernel: of the E-step; quiet: no progress."""
+
+    data_dir: str | None = None
+    device: str = "cpu"
+    threads: int = 1
+    kernel: str = "batched"
+    quiet: bool = False
+
+    def prepare(self) -> None:
+        """Set the number of threads and flush denormals, for the whole process.
+
+        SpecError where there is no such kernel or device.
+        """
+        kernel_named(self.kernel)
+        try:
+            torch.empty(0, device=self.device)
+        except (AssertionError, RuntimeError) as error:
+            reason = str(error).splitlines()[0]
+            raise SpecError(
+                f"--device: {self.device!r} cannot be used ({reason}); it takes cpu, cuda or cuda:N"
+            ) from None
+        torch.set_num_threads(self.threads)
+        torch.set_flush_denormal(True)
+
+    def device_name(self) -> str:
+        """The model of the processor or the card."""
+        if torch.device(self.device).type == "cuda":
+            return torch.cuda.get_device_name(self.device)
+        return _cpu_name() if self.device == "cpu" else self.device
+
+
+def _cpu_name() -> str:
+    capability = torch.backends.cpu.get_cpu_capability()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return f"{line.partition(':')[2].strip()} ({capability})"
+    return capability

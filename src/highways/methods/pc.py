@@ -1,0 +1,46 @@
+"""Vanilla predictive coding (section 2): relax the states on the energy, then one local step on the weights.
+
+Local but for the transposed weights in J^T: layer l learns from its own activity and the error above it.
+"""
+
+import torch
+from torch import Tensor
+
+from highways.energy import Highways, errors, predict, weight_gradient
+from highways.inference import relax
+from highways.methods.base import Gradient
+from highways.network import Architecture, Parameters, first_prediction
+from highways.spec import RunSpec
+
+
+class Rule:
+    """E-step by `inference.relax`, M-step by Eq. W_update_pc."""
+
+    highways: Highways | None = None
+
+    def __init__(self, spec: RunSpec, parameters: Parameters, kernel: str) -> None:
+        assert spec.inference is not None
+        self.inference = spec.inference
+        self.conventions = spec.conventions
+        self.architecture = Architecture.of(spec)
+        self.kernel = kernel
+
+    @torch.no_grad()
+    def gradient(self, parameters: Parameters, x: Tensor, y: Tensor) -> Gradient:
+        initial, final = relax(
+            parameters,
+            x,
+            y,
+            self.inference,
+            self.architecture,
+            self.conventions,
+            self.highways,
+            self.kernel,
+        )
+        mu_1 = first_prediction(parameters, x, self.architecture)
+        predictions = predict(parameters, final, mu_1, self.architecture)
+        error = errors(final, y, predictions)
+        weights = weight_gradient(parameters, x, predictions, error, self.architecture)
+        for tensor in weights.named().values():
+            tensor.div_(x.shape[0])
+        return Gradient(weights, predict(parameters, initial, mu_1, self.architecture).logits, error)

@@ -1,0 +1,79 @@
+"""Where a number comes from: the code, the libraries and the machine that made it. Imports no torch."""
+
+import ast
+import hashlib
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from highways import __version__
+
+PACKAGE = Path(__file__).parent
+# The modules that determine a number, besides the learning rule itself.
+MODULES = ("data", "diagnostics", "energy", "evaluation", "network", "optimisation", "randomness", "train")
+
+
+def training_code(method: str) -> str:
+    """A fingerprint of the code that determines the numbers of a method: 16 hexadecimal digits.
+
+    It is taken from the syntax tree without docstrings, so that comments and layout do not count.
+    """
+    modules = {PACKAGE / f"{name}.py" for name in MODULES} | set((PACKAGE / "inference").glob("*.py"))
+    todo = [method, "base"]
+    while todo:
+        module = PACKAGE / "methods" / f"{todo.pop()}.py"
+        if module not in modules:
+            modules.add(module)
+            todo += _sibling_rules(module)
+    digest = hashlib.sha256()
+    for module in sorted(modules):
+        digest.update(_meaning(module).encode())
+    return digest.hexdigest()[:16]
+
+
+def _sibling_rules(module: Path) -> list[str]:
+    """Other rules that a rule is built on: `from highways.methods import pc`."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module == "highways.methods":
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("highways.methods."):
+            names.append(str(node.module).rpartition(".")[2])
+    return names
+
+
+def _meaning(module: Path) -> str:
+    tree = ast.parse(module.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:]
+    return ast.dump(tree)
+
+
+def git_state() -> tuple[str | None, bool | None]:
+    """The commit and whether tracked files other than results differ from it; (None, None) outside git."""
+    try:
+        commit = _git("rev-parse", "HEAD")
+        changes = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results")
+    except (OSError, subprocess.CalledProcessError):
+        return None, None
+    return commit, bool(changes)
+
+
+def _git(*arguments: str) -> str:
+    root = PACKAGE.parents[1]
+    run = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True)
+    return run.stdout.strip()
+
+
+def describe(method: str) -> dict[str, Any]:
+    """The part of a record's provenance that does not need torch."""
+    commit, dirty = git_state()
+    return {
+        "version": __version__,
+        "commit": commit,
+        "dirty": dirty,
+        "training_code": training_code(method),
+        "python": platform.python_version(),
+    }

@@ -1,0 +1,75 @@
+"""The run record: what a training run leaves behind, as one JSON file (schemas/record.schema.yaml)."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from highways.config import Run
+from highways.errors import UserError
+from highways.fields import SpecError
+from highways.files import write_text
+from highways.spec import RunSpec
+
+VERSION = 1
+REMEDY = "delete it and run it again"
+
+
+class RecordError(UserError, ValueError):
+    """A record that cannot be used; the one-line message names the file and what is wrong with it."""
+
+
+def finite(value: float) -> float | None:
+    """JSON has no NaN or infinity: they become null."""
+    return value if math.isfinite(value) else None
+
+
+def write(path: Path, record: dict[str, Any]) -> None:
+    """Write the record to a temporary name and rename it."""
+    write_text(path, json.dumps(record, indent=1, allow_nan=False) + "\n")
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Read a record and check its schema and its spec; RecordError says what is wrong."""
+    from highways.schema import first_problem  # training needs no jsonschema
+
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise RecordError(f"{path}: not valid JSON ({error}); {REMEDY}") from None
+    problem = first_problem("record", document)
+    if problem is None:
+        try:
+            spec = RunSpec.from_dict(document["spec"])
+            if spec.hash != document["spec_hash"]:
+                problem = f"spec_hash: {document['spec_hash']} is not that of the spec ({spec.hash})"
+        except SpecError as error:
+            problem = f"spec.{error}"
+    if problem is not None:
+        raise RecordError(f"{path}: {problem}; {REMEDY}")
+    return dict(document)
+
+
+def comparable(record: dict[str, Any]) -> dict[str, Any]:
+    """The record without what may differ between two runs of one spec on one machine: times and attempts."""
+    provenance = {key: value for key, value in record["provenance"].items() if key != "finished"}
+    return {**{key: value for key, value in record.items() if key != "timing"}, "provenance": provenance}
+
+
+def differences(record: dict[str, Any], run: Run) -> list[str]:
+    """Keys of the spec in which a record differs from the run that it should be of.
+
+    The learning rate of a run that waits for a selection is not known in advance and does not count.
+    """
+    mine, wanted = _flat(record["spec"]), _flat(run.spec.to_dict())
+    keys = sorted(key for key in mine.keys() | wanted.keys() if mine.get(key) != wanted.get(key))
+    return [key for key in keys if not (run.selection is not None and key == "learning.lr")]
+
+
+def _flat(mapping: dict[str, Any], where: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in mapping.items():
+        flat |= _flat(value, f"{where}{key}.") if isinstance(value, dict) else {where + key: value}
+    return flat

@@ -1,0 +1,31 @@
+"""JSON schemas of the configuration and the run record, with one-line messages."""
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import jsonschema
+import yaml
+
+_TEXT_HINTS = {
+    "number": " (YAML reads 1e-4 as text: write 1.0e-4)",
+    "integer": " (in a list, snakemake --config reads numbers as text: use --configfile)",
+}
+
+
+@cache
+def _validator(name: str) -> Any:
+    schema = yaml.safe_load(files("highways").joinpath("schemas", f"{name}.schema.yaml").read_text())
+    return jsonschema.Draft202012Validator(schema)
+
+
+def first_problem(name: str, document: Any) -> str | None:
+    """The most telling violation of the schema `name`, as "key: problem"; None for a valid document."""
+    problem = jsonschema.exceptions.best_match(_validator(name).iter_errors(document))
+    if problem is None:
+        return None
+    key = problem.json_path.removeprefix("$").removeprefix(".")
+    hint = ""
+    if isinstance(problem.instance, str) and problem.validator == "type":
+        hint = _TEXT_HINTS.get(str(problem.validator_value), "")
+    return f"{key}: {problem.message}{hint}" if key else f"{problem.message}{hint}"

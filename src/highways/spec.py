@@ -1,0 +1,180 @@
+"""RunSpec: everything that determines a run, and the conventions that the paper leaves open.
+
+This module imports no torch: the workflow parses it once per job.
+"""
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from highways.fields import SpecError, check, choice, flag, from_mapping, integer, real, section
+from highways.methods import METHODS
+
+
+@dataclass(frozen=True)
+class Images:
+    """Numbers of images in the parts of a data set."""
+
+    train: int
+    validation: int
+    test: int
+
+
+DATASETS = {
+    "mnist": Images(50_000, 10_000, 10_000),
+    "fashion_mnist": Images(50_000, 10_000, 10_000),
+    "fashion_mnist_excerpt": Images(3_000, 1_000, 1_000),
+}
+
+
+@dataclass(frozen=True)
+class Network:
+    """The skip-free MLP: `depth` L counts weight matrices W_0..W_{L-1}; hidden states are z_1..z_{L-1}."""
+
+    depth: int = integer(low=2, high=1024)
+    width: int = integer(128, low=1, high=65536)
+    phi: str = choice("relu", options=("relu", "tanh"))
+    initialisation: str = choice("gaussian", options=("gaussian", "orthogonal"))
+
+
+@dataclass(frozen=True)
+class Inference:
+    """The E-step: `steps` T updates of the states, each of size `step_size` (lambda); eps is Adam's."""
+
+    optimizer: str = choice(options=("adam", "euler"))
+    step_size: float = real(low=0.0, above=True)
+    steps: int = integer(low=1, high=1_000_000)
+    eps: float = real(1e-8, low=0.0, above=True)
+
+
+@dataclass(frozen=True)
+class Highway:
+    """The error highways: strength alpha, one endpoint every k-th hidden layer, V ~ N(0, sigma_v^2)."""
+
+    alpha: float = real(low=0.0)
+    every: int = integer(1, low=1, high=1024)
+    sigma_v: float = real(1e-3, low=0.0, above=True)
+
+
+@dataclass(frozen=True)
+class Learning:
+    """The M-step: AdamW on the weights. The cosine is `horizon` updates long (null: as long as the run)."""
+
+    lr: float = real(low=0.0, above=True)
+    weight_decay: float = real(1e-4, low=0.0)
+    eps: float = real(1e-8, low=0.0, above=True)
+    schedule: str = choice("constant", options=("constant", "warmup_cosine"))
+    warmup_fraction: float = real(0.05, low=0.0, high=1.0)
+    horizon: int | None = integer(None, low=1, high=100_000_000)
+
+
+@dataclass(frozen=True)
+class Conventions:
+    """What the paper leaves open (docs/conventions.md gives the evidence for each default).
+
+    activation: where the nonlinearity phi and the normalisation n stand in the prediction of layer l+1:
+        post      mu = phi(W n(z))        (the paper's Eq. rmsnorm)
+        pre       mu = W phi(n(z))
+        both      mu = phi(W phi(n(z)))
+        pre_norm  mu = W n(phi(z))
+    normalise_output_input: whether z_{L-1} is normalised before the output matrix.
+    state_gradient: the energy whose gradient moves the states is the batch `mean` or the batch `sum`.
+    bias: whether the predictions have a bias (initialised at 0).
+    highway_layers: S counted from the output, i = L-k, L-2k, ...: `all` of it, or `without_first`, that is,
+        without the first hidden layer.
+    initial_state: the free states start `exact`ly at their predictions, or `rounded` (the sweep in double
+        precision, cast to the run's precision), which leaves errors of the size of rounding everywhere.
+    weight_decay_on_gain: whether AdamW decays the gain of the normalisation.
+    rms_eps: added to the mean square in RMSNorm.
+    """
+
+    activation: str = choice("pre", options=("post", "pre", "both", "pre_norm"))
+    normalise_output_input: bool = flag(False)
+    state_gradient: str = choice("mean", options=("mean", "sum"))
+    bias: bool = flag(False)
+    highway_layers: str = choice("all", options=("all", "without_first"))
+    initial_state: str = choice("exact", options=("exact", "rounded"))
+    weight_decay_on_gain: bool = flag(False)
+    rms_eps: float = real(1e-6, low=0.0)
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One training run. The same spec on the same kind of machine gives the same record, times aside."""
+
+    dataset: str = choice(options=tuple(DATASETS))
+    method: str = choice(options=tuple(METHODS))
+    network: Network = section()
+    learning: Learning = section()
+    inference: Inference | None = None
+    highway: Highway | None = None
+    conventions: Conventions = Conventions()
+    epochs: int = integer(12, low=1, high=100_000)
+    batch_size: int = integer(128, low=1, high=1_000_000)
+    seed: int = integer(0, low=0, high=2**31 - 1)
+    dtype: str = choice("float32", options=("float32", "float64"))
+
+    def __post_init__(self) -> None:
+        check(self)
+        for part in (self.network, self.learning, self.inference, self.highway, self.conventions):
+            if part is not None:
+                check(part, type(part).__name__.lower())
+        rule = METHODS[self.method]
+        for name, used in (("inference", rule.inference), ("highway", rule.highway)):
+            given = getattr(self, name) is not None
+            if given != used:
+                raise SpecError(
+                    f"{name}: method {self.method!r} {'needs' if used else 'does not use'} this section"
+                )
+        if self.highway is not None and not self.endpoints:
+            raise SpecError(
+                f"highway.every: {self.highway.every} leaves no hidden layer with a highway at depth "
+                f"{self.network.depth}; it takes a whole number from 1 to {self.network.depth - 1}"
+            )
+
+    @property
+    def endpoints(self) -> tuple[int, ...]:
+        """The highway endpoints S, ascending: every k-th hidden layer counted from the output."""
+        if self.highway is None:
+            return ()
+        depth, k = self.network.depth, self.highway.every
+        lowest = 2 if self.conventions.highway_layers == "without_first" else 1
+        return tuple(i for i in range(1, depth) if (depth - i) % k == 0 and i >= lowest)
+
+    @classmethod
+    def from_dict(cls, mapping: Any) -> "RunSpec":
+        """Build a spec from plain data; unknown keys, wrong types and values out of range raise SpecError."""
+        return from_mapping(cls, mapping)
+
+    @classmethod
+    def from_json(cls, text: str) -> "RunSpec":
+        try:
+            return cls.from_dict(json.loads(text))
+        except json.JSONDecodeError as error:
+            raise SpecError(f"spec: not valid JSON ({error})") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    def to_json(self) -> str:
+        """Canonical JSON: sorted keys, no spaces, so equal specs have equal text."""
+        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+
+    @property
+    def hash(self) -> str:
+        """16 hexadecimal digits, equal for equal specs on every machine."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
+
+    @property
+    def variant(self) -> str:
+        """What tells the runs of one method, data set and depth apart, besides the seed."""
+        if self.highway is not None:
+            return f"alpha{self.highway.alpha:g}_k{self.highway.every}"
+        return f"lr{self.learning.lr:g}"
+
+    @property
+    def path(self) -> str:
+        """Readable place of the run below its experiment, without an ending."""
+        return f"{self.dataset}/L{self.network.depth:03d}/{self.method}/{self.variant}/seed{self.seed}"

@@ -1,0 +1,259 @@
+"""The training loop: epochs, validation, the best checkpoint, resume, divergence.
+
+Choices that the paper leaves open: the last partial batch of an epoch is trained on; the accuracy on
+validation is read after every epoch and the earliest best one wins; the test set is read once, at the end,
+with the weights of that epoch.
+"""
+
+import datetime
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from highways import checkpoint, data, methods, optimisation, provenance, record
+from highways.diagnostics import per_layer
+from highways.evaluation import correct_predictions, evaluate
+from highways.interruption import Interrupted, Interruptible
+from highways.machine import Machine
+from highways.methods.base import Rule
+from highways.network import Architecture, Parameters, initialise
+from highways.progress import Progress
+from highways.randomness import generator
+from highways.spec import RunSpec
+
+CLASSES = 10
+CHECKPOINT_SECONDS = 300.0
+
+
+def checkpoint_path(out: Path) -> Path:
+    return out.with_suffix(".checkpoint.pt")
+
+
+def train(spec: RunSpec, out: Path, machine: Machine) -> dict[str, Any]:
+    """Run a spec, resuming its checkpoint where there is one, and write its record to `out`.
+
+    Raises Interrupted after saving a checkpoint on SIGTERM or SIGINT, data.DataError for unusable data and
+    OSError where the folder of `out` cannot be written.
+    """
+    machine.prepare()
+    training = Training(spec, out, machine)
+    with Interruptible() as guard:
+        try:
+            training.run(guard)
+        except Interrupted:
+            training.save()
+            training.progress.close(remove=False)
+            raise
+        result = training.finish()
+        record.write(out, result)
+    checkpoint_path(out).unlink(missing_ok=True)
+    training.progress.close(remove=True)
+    return result
+
+
+class Training:
+    """The state of one run. A checkpoint holds all of it that cannot be computed again from the spec."""
+
+    def __init__(self, spec: RunSpec, out: Path, machine: Machine) -> None:
+        self.spec, self.out, self.machine = spec, out, machine
+        self.device = torch.device(machine.device)
+        self.data = data.load(spec.dataset, machine.data_dir)
+        dtype = getattr(torch, spec.dtype)
+        self.train = _moved(self.data.train, self.device, dtype)
+        self.validation = _moved(self.data.validation, self.device, dtype)
+        self.architecture = Architecture.of(spec)
+        self.parameters = initialise(spec, self.train.images.shape[1], CLASSES).to(self.device)
+        self.rule: Rule = methods.rule(spec.method)(spec, self.parameters, machine.kernel)
+        self.optimizer = optimisation.weight_optimizer(spec, self.parameters)
+        self.batches = math.ceil(len(self.train.labels) / spec.batch_size)
+        self.progress = Progress(out, spec.epochs, self.batches, machine.quiet)
+
+        self.epoch, self.batch = 1, 0  # the next batch to train on
+        self.loss_sum, self.correct = 0.0, 0
+        self.epochs: list[dict[str, Any]] = []
+        self.best_epoch: int | None = None
+        self.best_accuracy = -1.0
+        self.best = self.parameters.clone()
+        self.diverged_epoch: int | None = None
+        self.start_diagnostics: dict[str, Any] | None = None
+        self.wall_seconds = self.cpu_seconds = 0.0
+        self.attempts = 1
+        self._restore()
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+        self._saved = time.monotonic()
+
+    # The loop
+
+    def run(self, guard: Interruptible) -> None:
+        """Train to the last epoch, or to the one in which a loss or a gradient stops being finite."""
+        self.progress.start(self.epoch, self.batch)
+        if self.start_diagnostics is None:
+            self.start_diagnostics = self._diagnose()
+        updates = self.spec.epochs * self.batches
+        while self.epoch <= self.spec.epochs and self.diverged_epoch is None:
+            order = torch.randperm(
+                len(self.train.labels), generator=generator(self.spec.seed, f"batches/{self.epoch}")
+            )
+            for indices in torch.split(order.to(self.device), self.spec.batch_size)[self.batch :]:
+                x, labels = self.train.images[indices], self.train.labels[indices]
+                gradient = self.rule.gradient(self.parameters, x, _one_hot(labels, x.dtype))
+                loss = F.cross_entropy(gradient.logits, labels).item()
+                if not (math.isfinite(loss) and _all_finite(gradient.weights)):
+                    self.diverged_epoch = self.epoch
+                    break
+                done = (self.epoch - 1) * self.batches + self.batch
+                lr = optimisation.learning_rate(self.spec.learning, done, updates)
+                with guard.deferred():
+                    optimisation.apply(self.optimizer, self.parameters, gradient.weights, lr)
+                    self.loss_sum += loss * len(labels)
+                    self.correct += correct_predictions(gradient.logits, labels)
+                    self.batch += 1
+                seen = min(self.batch * self.spec.batch_size, len(self.train.labels))
+                self.progress.update(self.epoch, self.batch, self.loss_sum / seen, self.correct / seen)
+                if time.monotonic() - self._saved > CHECKPOINT_SECONDS:
+                    with guard.deferred():
+                        self.save()
+            with guard.deferred():
+                self._end_epoch()
+                self.save()
+
+    def _end_epoch(self) -> None:
+        images = min(self.batch * self.spec.batch_size, len(self.train.labels))
+        validation_loss, validation_accuracy = evaluate(self.parameters, self.validation, self.architecture)
+        finite = self.diverged_epoch is None and math.isfinite(validation_loss)
+        row = {
+            "epoch": self.epoch,
+            "train_loss": self.loss_sum / images if finite else None,
+            "train_accuracy": self.correct / images if finite else None,
+            "validation_loss": validation_loss if finite else None,
+            "validation_accuracy": validation_accuracy if finite else None,
+        }
+        self.epochs.append(row)
+        self.progress.epoch(row)
+        if not finite:
+            self.diverged_epoch = self.epoch
+        elif validation_accuracy > self.best_accuracy:
+            self.best_epoch, self.best_accuracy = self.epoch, validation_accuracy
+            self.best = self.parameters.clone()
+        self.epoch, self.batch = self.epoch + 1, 0
+        self.loss_sum, self.correct = 0.0, 0
+
+    # The record
+
+    def finish(self) -> dict[str, Any]:
+        """Read the test set with the best weights and assemble the record."""
+        test = _moved(self.data.test, self.device, self.parameters.w_in.dtype)
+        test_accuracy = None
+        if self.best_epoch is not None:
+            test_accuracy = evaluate(self.best, test, self.architecture)[1]
+        end = self._diagnose()
+        self._count_time()
+        updates = len(self.epochs) * self.batches
+        rate = updates / self.wall_seconds if self.wall_seconds > 0 else None
+        steps = self.spec.inference.steps if self.spec.inference else None
+        uses_kernel = methods.METHODS[self.spec.method].inference
+        return {
+            "version": record.VERSION,
+            "spec": self.spec.to_dict(),
+            "spec_hash": self.spec.hash,
+            "status": "ok" if self.diverged_epoch is None else "diverged",
+            "diverged_epoch": self.diverged_epoch,
+            "images": {
+                "train": len(self.train.labels),
+                "validation": len(self.validation.labels),
+                "test": len(test.labels),
+            },
+            "epochs": self.epochs,
+            "best_epoch": self.best_epoch,
+            "validation_accuracy": self.best_accuracy if self.best_epoch is not None else None,
+            "test_accuracy": test_accuracy,
+            "diagnostics": {"start": self.start_diagnostics, "end": end},
+            "timing": {
+                "wall_seconds": round(self.wall_seconds, 3),
+                "cpu_seconds": round(self.cpu_seconds, 3),
+                "updates_per_second": rate,
+                "inference_steps_per_second": rate * steps if rate and steps else None,
+                "attempts": self.attempts,
+            },
+            "provenance": {
+                **provenance.describe(self.spec.method),
+                "torch": torch.__version__,
+                "device": self.machine.device_name(),
+                "threads": self.machine.threads,
+                "kernel": self.machine.kernel if uses_kernel else None,
+                "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            },
+        }
+
+    def _diagnose(self) -> dict[str, Any]:
+        """Per-layer diagnostics on one fixed batch: the first images of the training part."""
+        size = min(self.spec.batch_size, len(self.train.labels))
+        x, labels = self.train.images[:size], self.train.labels[:size]
+        return per_layer(self.spec, self.rule, self.parameters, x, _one_hot(labels, x.dtype))
+
+    # The checkpoint
+
+    def _key(self) -> str:
+        return f"{self.spec.hash}/{provenance.training_code(self.spec.method)}"
+
+    def save(self) -> None:
+        """Write a checkpoint from which `_restore` continues exactly."""
+        self._count_time()
+        self._saved = time.monotonic()
+        state = {name: getattr(self, name) for name in _PLAIN_STATE}
+        state["parameters"] = self.parameters.named()
+        state["best"] = self.best.named()
+        state["optimizer"] = self.optimizer.state_dict()
+        checkpoint.save(checkpoint_path(self.out), self._key(), state)
+
+    def _restore(self) -> None:
+        state = checkpoint.load(checkpoint_path(self.out), self._key())
+        if state is None:
+            return
+        for name in _PLAIN_STATE:
+            setattr(self, name, state[name])
+        for name, tensor in self.parameters.named().items():
+            tensor.copy_(state["parameters"][name])
+        for name, tensor in self.best.named().items():
+            tensor.copy_(state["best"][name])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.attempts += 1
+
+    def _count_time(self) -> None:
+        wall, cpu = time.perf_counter(), time.process_time()
+        self.wall_seconds += wall - self._wall
+        self.cpu_seconds += cpu - self._cpu
+        self._wall, self._cpu = wall, cpu
+
+
+_PLAIN_STATE = (
+    "epoch",
+    "batch",
+    "loss_sum",
+    "correct",
+    "epochs",
+    "best_epoch",
+    "best_accuracy",
+    "diverged_epoch",
+    "start_diagnostics",
+    "wall_seconds",
+    "cpu_seconds",
+    "attempts",
+)
+
+
+def _one_hot(labels: Tensor, dtype: torch.dtype) -> Tensor:
+    return F.one_hot(labels, CLASSES).to(dtype)
+
+
+def _all_finite(weights: Parameters) -> bool:
+    return all(math.isfinite(tensor.sum().item()) for tensor in weights.named().values())
+
+
+def _moved(part: data.Part, device: torch.device, dtype: torch.dtype) -> data.Part:
+    return data.Part(part.images.to(device, dtype), part.labels.to(device))
