@@ -1,0 +1,161 @@
+"""Runs -> cells: what a table or a figure reports at one place, with its seeds."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+
+import pandas as pd
+
+from highways.analysis.frame import load
+from highways.analysis.selection import Selection, select_learning_rate
+from highways.config import Config, Run, density_runs, strength_runs, table_runs
+
+CellKey = tuple[str, int, str]  # data set, depth, method
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One place of a table or a figure.
+
+    seeds: the seeds that the configuration asks for.
+    runs: the rows of the frame that the cell reports, at most one per seed.
+    sweep: all rows of its learning-rate sweep; None where the learning rate is not swept.
+    selection: the chosen learning rate; None where it is not swept or cannot be chosen (yet).
+    """
+
+    seeds: tuple[int, ...]
+    runs: pd.DataFrame
+    sweep: pd.DataFrame | None = None
+    selection: Selection | None = None
+
+    @property
+    def accuracies(self) -> dict[int, float]:
+        """Test accuracy in percent by seed, for the runs that have one."""
+        rows = self.runs.dropna(subset="test_accuracy").sort_values("seed")
+        # Rounded, since a fraction times 100 has a binary tail (0.978 becomes 97.8000...1).
+        return {int(s): round(100 * a, 9) for s, a in zip(rows["seed"], rows["test_accuracy"], strict=True)}
+
+    @property
+    def n(self) -> int:
+        """The number of seeds with a test accuracy."""
+        return len(self.accuracies)
+
+    @property
+    def mean(self) -> float | None:
+        return fmean(self.accuracies.values()) if self.n else None
+
+    @property
+    def std(self) -> float | None:
+        """The sample standard deviation (ddof = 1); a single seed has none."""
+        return stdev(self.accuracies.values()) if self.n > 1 else None
+
+    @property
+    def diverged(self) -> tuple[int, ...]:
+        """The seeds whose run diverged, whether it reached a test accuracy before or not."""
+        return tuple(sorted(self.runs.loc[self.runs["status"] == "diverged", "seed"].tolist()))
+
+    @property
+    def lost(self) -> tuple[int, ...]:
+        """The seeds whose run diverged without a test accuracy."""
+        return tuple(seed for seed in self.diverged if seed not in self.accuracies)
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """What is wrong with each record that cannot be used, by path."""
+        parts = [self.runs] if self.sweep is None else [self.runs, self.sweep]
+        rows = [part[part["status"] == "invalid"] for part in parts]
+        return {path: text for part in rows for path, text in zip(part["path"], part["problem"], strict=True)}
+
+    @property
+    def records(self) -> list[str]:
+        """The paths of the usable records that the cell reports."""
+        return list(self.runs.loc[self.runs["status"].isin(["ok", "diverged"]), "path"])
+
+    @property
+    def finished(self) -> int:
+        """The number of seeds with a usable record."""
+        return self.n + len(self.lost)
+
+    @property
+    def swept(self) -> tuple[int, int]:
+        """The number of sweep runs with a usable record, and of all sweep runs."""
+        if self.sweep is None:
+            return 0, 0
+        return int(self.sweep["status"].isin(["ok", "diverged"]).sum()), len(self.sweep)
+
+    @property
+    def status(self) -> str:
+        """complete, partial, diverged (no seed has an accuracy), invalid or not run."""
+        finished, asked = self.swept
+        no_rate_survived = self.selection is None and 0 < asked == finished
+        if no_rate_survived or len(self.lost) == len(self.seeds):
+            return "diverged"
+        if self.finished == len(self.seeds):
+            return "complete"
+        if self.finished:
+            return "partial"
+        return "invalid" if self.problems else "not run"
+
+    @property
+    def text(self) -> str:
+        """The cell as a table prints it."""
+        lost = f" ({len(self.lost)} diverged)" if self.lost else ""
+        if self.mean is None:
+            return lost.strip() or self.status
+        if self.std is None:
+            return f"{self.mean:.1f} (n=1){lost}"
+        return f"{self.mean:.1f} ± {self.std:.1f} (n={self.n}){lost}"
+
+
+def depth_cells(config: Config, folder: Path) -> dict[CellKey, Cell]:
+    """The cells of accuracy against depth, by data set, depth and method."""
+    frame = load(_by_path(table_runs(config)), folder)
+    keys = [(d, n, m) for d in config["datasets"] for n in config["depths"] for m in config["methods"]]
+    return {key: _depth_cell(config, frame, key) for key in keys}
+
+
+def strength_cells(config: Config, folder: Path) -> dict[float, Cell]:
+    """The cells of the strength sweep, by alpha."""
+    frame = load(_by_path(strength_runs(config)), folder)
+    seeds = tuple(config["seeds"])
+    alphas = sorted(float(alpha) for alpha in config["strength_sweep"]["alphas"])
+    return {alpha: Cell(seeds, frame[frame["alpha"] == alpha]) for alpha in alphas}
+
+
+def density_cells(config: Config, folder: Path) -> dict[int, Cell]:
+    """The cells of the density sweep, by the spacing k."""
+    frame = load(_by_path(density_runs(config)), folder)
+    seeds = tuple(config["seeds"])
+    return {k: Cell(seeds, frame[frame["every"] == k]) for k in sorted(config["density_sweep"]["every"])}
+
+
+def _by_path(runs: Iterable[Run]) -> dict[str, Run]:
+    return {run.path: run for run in runs}
+
+
+def _depth_cell(config: Config, frame: pd.DataFrame, key: CellKey) -> Cell:
+    dataset, depth, method = key
+    rows = frame[(frame["dataset"] == dataset) & (frame["depth"] == depth) & (frame["method"] == method)]
+    seeds = tuple(config["seeds"])
+    if method not in config["learning_rate_sweep"]["methods"]:
+        return Cell(seeds, rows)
+    sweep = rows[~rows["selected"]]
+    selection = select_learning_rate(rows)
+    if selection is None:
+        return Cell(seeds, rows.iloc[:0], sweep)
+    at_rate = sweep[(sweep["lr"] == selection.learning_rate) & sweep["seed"].isin(seeds)]
+    chosen = pd.concat([at_rate, _at_selected_rate(rows[rows["selected"]], selection.learning_rate)])
+    return Cell(seeds, chosen, sweep, selection)
+
+
+def _at_selected_rate(rows: pd.DataFrame, rate: float) -> pd.DataFrame:
+    """The selected runs, where those of an earlier selection's rate count as invalid."""
+    stale = rows["status"].isin(["ok", "diverged"]) & (rows["lr"] != rate)
+    problems = [f"made with learning rate {lr:g}, but the sweep selects {rate:g}" for lr in rows["lr"]]
+    marked = rows.assign(
+        status=rows["status"].mask(stale, "invalid"),
+        problem=rows["problem"].mask(stale, pd.Series(problems, index=rows.index, dtype="object")),
+    )
+    marked.loc[stale, ["test_accuracy", "validation_accuracy"]] = float("nan")
+    return marked

@@ -1,0 +1,46 @@
+"""What the command line does with records: tables, figures and selections of a learning rate."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from highways import record
+from highways.analysis import rendering, style
+from highways.analysis.figures import FIGURES
+from highways.analysis.frame import load
+from highways.analysis.selection import SelectionError, select_learning_rate
+from highways.analysis.tables import TABLES
+from highways.config import Config, Run
+from highways.fields import SpecError
+from highways.files import write_text
+from highways.spec import RunSpec
+
+
+def table(name: str, config: Config, runs_folder: Path, out_folder: Path) -> None:
+    """Write the table of that name as CSV, Markdown, HTML and LaTeX."""
+    if name not in TABLES:
+        raise SpecError(f"table: {name!r} does not exist; it takes {', '.join(TABLES)}")
+    rendering.write(TABLES[name](config, runs_folder), out_folder)
+
+
+def figure(name: str, config: Config, runs_folder: Path, out_folder: Path) -> None:
+    """Write the figure of that name as PNG and PDF; NothingRun where it would be empty."""
+    if name not in FIGURES:
+        raise SpecError(f"figure: {name!r} does not exist; it takes {', '.join(FIGURES)}")
+    with style.journal():
+        drawn = FIGURES[name](config, runs_folder)
+    style.write(drawn, out_folder, name)
+
+
+def select(records: Sequence[Path], out_file: Path) -> None:
+    """Choose the learning rate that the sweep records of one cell decide; SelectionError where they cannot."""
+    specs = {path: RunSpec.from_dict(record.read(path)["spec"]) for path in records}
+    cells = {(spec.dataset, spec.network.depth, spec.method) for spec in specs.values()}
+    if len(cells) != 1:
+        found = "; ".join(f"{dataset}, depth {depth}, {method}" for dataset, depth, method in sorted(cells))
+        raise SelectionError(f"select: the records must be the sweep of one cell, not of {found or 'none'}")
+    runs = {str(path): Run(str(path.with_suffix("")), spec) for path, spec in specs.items()}
+    selection = select_learning_rate(load(runs, Path()))
+    if selection is None:
+        raise SelectionError("select: every learning rate of the sweep diverged")
+    write_text(out_file, json.dumps(selection.to_dict(), indent=1) + "\n")

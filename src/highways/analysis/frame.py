@@ -1,0 +1,148 @@
+"""Records as tidy frames: one row per run that was asked for, whether its record can be used or not."""
+
+import math
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from highways import record
+from highways.config import Run
+from highways.spec import RunSpec
+
+_IDENTITY = {
+    "path": "object",
+    "dataset": "object",
+    "depth": "int64",
+    "method": "object",
+    "alpha": "float64",
+    "every": "Int64",
+    "lr": "float64",
+    "seed": "int64",
+    "selected": "bool",
+}
+_OUTCOME = {
+    "status": "object",
+    "problem": "object",
+    "test_accuracy": "float64",
+    "validation_accuracy": "float64",
+    "best_epoch": "Int64",
+    "epochs": "Int64",
+    "n_train": "Int64",
+    "n_validation": "Int64",
+    "n_test": "Int64",
+    "wall_seconds": "float64",
+    "spec_hash": "object",
+    "kernel": "object",
+    "device": "object",
+}
+_EPOCH = {
+    "epoch": "int64",
+    "train_loss": "float64",
+    "train_accuracy": "float64",
+    "validation_loss": "float64",
+    "validation_accuracy": "float64",
+}
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    status: str
+    problem: str = ""
+    record: Mapping[str, Any] | None = None
+
+
+def load(runs: Mapping[str, Run], folder: Path) -> pd.DataFrame:
+    """One row per run; `status` is ok, diverged, not run, or invalid (then `problem` says why in one line).
+
+    Accuracies are fractions. The rate `lr` of a selected run is that of its record: unknown until it has run.
+    """
+    rows = []
+    for run in runs.values():
+        outcome = _outcome(run, folder)
+        measured = {} if outcome.record is None else _measured(outcome.record)
+        rows.append(
+            {
+                **_identity(run, outcome.record),
+                "status": outcome.status,
+                "problem": outcome.problem,
+                **measured,
+            }
+        )
+    return _frame(rows, _IDENTITY | _OUTCOME)
+
+
+def curves(runs: Mapping[str, Run], folder: Path) -> pd.DataFrame:
+    """One row per run and epoch, for the runs whose records can be used."""
+    rows = []
+    for run in runs.values():
+        document = _outcome(run, folder).record
+        if document is not None:
+            rows += [{**_identity(run, document), **epoch} for epoch in document["epochs"]]
+    return _frame(rows, _IDENTITY | _EPOCH)
+
+
+def _frame(rows: list[dict[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:
+    frame = pd.DataFrame(rows, columns=list(columns), dtype="object")
+    return frame.astype(dict(columns))
+
+
+def _outcome(run: Run, folder: Path) -> _Outcome:
+    path = folder / f"{run.path}.json"
+    if not path.exists():
+        return _Outcome("not run")
+    try:
+        document = record.read(path)
+    except record.RecordError as error:
+        text = str(error).removeprefix(f"{path}: ")
+        return _Outcome("invalid", textwrap.shorten(text, 300, placeholder=" ..."))
+    found = RunSpec.from_dict(document["spec"]).to_dict()
+    different = _different(run.spec.to_dict(), found)
+    if run.selection is not None:
+        different = [key for key in different if key != "learning.lr"]
+    if different:
+        return _Outcome("invalid", f"made with another setting: {', '.join(different)}")
+    return _Outcome(document["status"], record=document)
+
+
+def _different(expected: Mapping[str, Any], found: Mapping[str, Any], where: str = "") -> list[str]:
+    keys = []
+    for key, value in expected.items():
+        if isinstance(value, Mapping) and isinstance(found[key], Mapping):
+            keys += _different(value, found[key], f"{where}{key}.")
+        elif value != found[key]:
+            keys.append(f"{where}{key}")
+    return keys
+
+
+def _identity(run: Run, document: Mapping[str, Any] | None) -> dict[str, Any]:
+    spec = run.spec
+    lr = spec.learning.lr if run.selection is None else math.nan
+    return {
+        "path": run.path,
+        "dataset": spec.dataset,
+        "depth": spec.network.depth,
+        "method": spec.method,
+        "alpha": None if spec.highway is None else spec.highway.alpha,
+        "every": None if spec.highway is None else spec.highway.every,
+        "lr": lr if document is None else document["spec"]["learning"]["lr"],
+        "seed": spec.seed,
+        "selected": run.selection is not None,
+    }
+
+
+def _measured(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "test_accuracy": document["test_accuracy"],
+        "validation_accuracy": document["validation_accuracy"],
+        "best_epoch": document["best_epoch"],
+        "epochs": len(document["epochs"]),
+        **{f"n_{part}": count for part, count in document["images"].items()},
+        "wall_seconds": document["timing"]["wall_seconds"],
+        "spec_hash": document["spec_hash"],
+        "kernel": document["provenance"]["kernel"],
+        "device": document["provenance"]["device"],
+    }

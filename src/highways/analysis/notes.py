@@ -1,0 +1,95 @@
+"""What a table or a figure says about how its numbers came about."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import pandas as pd
+
+from highways.analysis.cells import Cell, CellKey
+from highways.config import Config
+from highways.methods import METHODS
+from highways.spec import Conventions
+
+DATASET_TITLES = {
+    "mnist": "MNIST",
+    "fashion_mnist": "Fashion-MNIST",
+    "fashion_mnist_excerpt": "Fashion-MNIST excerpt",
+}
+
+
+def cell_label(key: CellKey) -> str:
+    """A cell of accuracy against depth in words."""
+    dataset, depth, method = key
+    return f"{DATASET_TITLES[dataset]} L={depth} {METHODS[method].title}"
+
+
+def plain(value: Any) -> str:
+    """A setting as text: numbers without a tail, flags as in YAML."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(plain(item) for item in value)
+    return "null" if value is None else str(value)
+
+
+def spread_note(config: Config) -> str:
+    return (
+        "Ours: test accuracy in % at the epoch of best validation accuracy, mean ± sample standard deviation "
+        f"(ddof = 1) over n seeds (asked for: {plain(config['seeds'])})."
+    )
+
+
+def conventions_note(config: Config) -> str:
+    values = asdict(Conventions(**config["conventions"]))
+    return "Conventions: " + ", ".join(f"{key}={plain(value)}" for key, value in values.items()) + "."
+
+
+def protocol_notes(config: Config, cells: Mapping[str, Cell]) -> list[str]:
+    """Epochs, and the sizes of the parts that the records state."""
+    rows = pd.concat([cell.runs for cell in cells.values()])
+    used = rows[rows["status"].isin(["ok", "diverged"])]
+    sizes = used[["dataset", "n_train", "n_validation", "n_test"]].drop_duplicates()
+    notes = [f"{config['training']['epochs']} epochs, batches of {config['training']['batch_size']}."]
+    if len(sizes):
+        parts = [
+            f"{DATASET_TITLES[str(dataset)]} {train}/{validation}/{test}"
+            for dataset, train, validation, test in sizes.itertuples(index=False)
+        ]
+        notes.append(f"Images for training/validation/test: {'; '.join(parts)}.")
+    return notes
+
+
+def cell_notes(cells: Mapping[str, Cell]) -> list[str]:
+    """Everything that a reader of the cells must know: missing seeds, divergence, unusable records, rates."""
+    notes = []
+    rates = [f"{k} {c.selection.learning_rate:g}" for k, c in cells.items() if c.selection is not None]
+    if rates:
+        notes.append(f"Learning rate chosen on validation accuracy: {'; '.join(rates)}.")
+    partial = [f"{k}: {c.finished} of {len(c.seeds)} seeds" for k, c in cells.items() if c.status == "partial"]
+    if partial:
+        notes.append(f"Partly run: {'; '.join(partial)}.")
+    unfinished = [
+        f"{k}: {c.swept[0]} of {c.swept[1]} runs" for k, c in cells.items() if 0 < c.swept[0] < c.swept[1]
+    ]
+    if unfinished:
+        notes.append(f"No learning rate chosen, since the sweep is unfinished: {'; '.join(unfinished)}.")
+    hopeless = [
+        k for k, c in cells.items() if c.sweep is not None and c.selection is None and c.status == "diverged"
+    ]
+    if hopeless:
+        notes.append(f"Diverged at every learning rate of the sweep: {'; '.join(hopeless)}.")
+    diverged = [f"{k}: {_divergence(c)}" for k, c in cells.items() if c.diverged]
+    if diverged:
+        notes.append(f"Diverged: {'; '.join(diverged)}.")
+    problems = {path: text for cell in cells.values() for path, text in cell.problems.items()}
+    return notes + [f"Record not used: {path}: {text}." for path, text in problems.items()]
+
+
+def _divergence(cell: Cell) -> str:
+    return ", ".join(
+        f"seed {seed} ({'left out, no accuracy' if seed in cell.lost else 'counted at its best epoch'})"
+        for seed in cell.diverged
+    )

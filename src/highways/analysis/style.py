@@ -1,0 +1,87 @@
+"""The look of the figures: one colour and marker per method, safe for colour-blind readers."""
+
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib.style
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from highways.files import write_atomically
+from highways.methods import METHODS
+
+# Okabe and Ito (2008): vermillion, blue, bluish green, orange, reddish purple, sky blue.
+_PALETTE = ("#D55E00", "#0072B2", "#009E73", "#E69F00", "#CC79A7", "#56B4E9")
+_MARKERS = ("s", "o", "^", "D", "v", "P")
+REFERENCE = "#555555"
+_NOTE_SIZE = 6.5
+_RC: dict[str, Any] = {
+    "font.size": 8,
+    "axes.titlesize": 8.5,
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "legend.fontsize": 7.5,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#E6E6E6",
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 4,
+    "pdf.fonttype": 42,
+}
+
+
+def colour(method: str) -> str:
+    return _PALETTE[list(METHODS).index(method) % len(_PALETTE)]
+
+
+def marker(method: str) -> str:
+    return _MARKERS[list(METHODS).index(method) % len(_MARKERS)]
+
+
+@contextmanager
+def journal() -> Iterator[None]:
+    """Matplotlib's own defaults and our style, whatever the user's matplotlibrc says."""
+    with matplotlib.style.context(["default", _RC]):
+        yield
+
+
+def finish(figure: Figure, lines: list[str]) -> None:
+    """Add lines of small text below the plot, with the height that they need, and settle the layout."""
+    width, height = figure.get_size_inches()
+    characters = int(width * 72 / (0.58 * _NOTE_SIZE))
+    text = [piece for line in lines for piece in textwrap.wrap(line, characters)]
+    extra = (1.35 * len(text) * _NOTE_SIZE + 8) / 72
+    figure.set_size_inches(width, height + extra)
+    share = extra / (height + extra)
+    engine = figure.get_layout_engine()
+    if isinstance(engine, ConstrainedLayoutEngine):
+        engine.set(rect=(0, share, 1, 1 - share))
+    figure.text(
+        0.01, share * 0.9, "\n".join(text), fontsize=_NOTE_SIZE, color=REFERENCE, va="top", linespacing=1.3
+    )
+    # Laid out once: a second layout, started from the first, differs in the last digits and so in the bytes.
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+
+
+def write(figure: Figure, folder: Path, name: str) -> None:
+    """Write `<name>.png` and `<name>.pdf`; equal figures give equal bytes."""
+    formats: dict[str, dict[str, Any]] = {
+        "png": {"dpi": 150, "metadata": {"Software": None}},
+        "pdf": {"metadata": {"CreationDate": None}},
+    }
+    with journal():
+        for ending, options in formats.items():
+
+            def save(path: Path, ending: str = ending, options: dict[str, Any] = options) -> None:
+                figure.savefig(path, format=ending, **options)
+
+            write_atomically(folder / f"{name}.{ending}", save)
