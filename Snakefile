@@ -1,0 +1,31 @@
+# Error Highways: one run record per training job, and every table and figure from the records.
+#
+#   snakemake --cores all                                          the whole paper
+#   snakemake --cores all table_depth                              one artefact and the runs behind it
+#   snakemake --cores all --workflow-profile workflow/profiles/smoke   minutes, on embedded data
+
+from snakemake.utils import min_version
+
+min_version("9.12")
+
+
+configfile: "config.yaml"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/data.smk"
+include: "workflow/rules/train.smk"
+include: "workflow/rules/tables.smk"
+include: "workflow/rules/figures.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        records(RUNS.values()),
+        rules.table_depth.output,
+        rules.table_density.output,
+        rules.table_settings.output,
+        rules.figure_depth.output,
+        rules.figure_strength.output,
+        rules.figure_training.output,

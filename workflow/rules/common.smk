@@ -1,0 +1,82 @@
+# Shared by the other files: the checked configuration, the runs it asks for, and the paths of their records.
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+SOURCE = Path(workflow.basedir) / "src"
+sys.path.insert(0, str(SOURCE))
+
+from snakemake.exceptions import WorkflowError
+
+from highways import config as configuration
+from highways import cost, provenance
+from highways.errors import UserError
+
+# Jobs call the package of this checkout with the interpreter that runs Snakemake, or with that of the conda
+# environment where one is asked for. The prefix is not part of what Snakemake compares, so another interpreter re-runs nothing.
+CONDA = "conda" in {
+    method.name.lower() for method in workflow.deployment_settings.deployment_method
+}
+PYTHON = "python" if CONDA else shlex.quote(sys.executable)
+shell.prefix(
+    f'highways() {{{{ PYTHONPATH={shlex.quote(str(SOURCE))} {PYTHON} -m highways "$@"; }}}}; '
+)
+
+try:
+    RUNS = configuration.all_runs(configuration.validate(config))
+except UserError as error:
+    raise WorkflowError(f"configuration: {error}") from None
+
+RESULTS = config.get("pathvars", {}).get("results", "results")
+RUNS_FOLDER = f"{RESULTS}/runs"
+# The analysis takes seconds and is made anew with any change of the configuration; a training run has only its spec.
+CONFIG = json.dumps(config, sort_keys=True)
+
+
+def runs_folder(wildcards):
+    return RUNS_FOLDER
+
+
+def records(runs):
+    return [f"{RUNS_FOLDER}/{run.path}.json" for run in runs]
+
+
+# A run's check of its data. A record that is there while the check is not came with a clone: it needs no data, and
+# the check, once made, must not count as its new input.
+def data_check(run):
+    check = Path(f"{RESULTS}/data/{run.spec.dataset}.json")
+    record = Path(f"{RUNS_FOLDER}/{run.path}.json")
+    return [] if record.exists() and not check.exists() else ancient(str(check))
+
+
+def selected(wildcards):
+    return RUNS[f"{wildcards.selection}/selected/seed{wildcards.seed}"]
+
+
+def sweep(wildcards):
+    return configuration.sweep_runs(config, wildcards.selection)
+
+
+# What a choice of a learning rate depends on. With the code, it determines the records of the sweep, so the choice
+# need not look at their times.
+def sweep_specs(wildcards):
+    return [run.spec.hash for run in sweep(wildcards)]
+
+
+def code(run):
+    return provenance.training_code(run.spec.method)
+
+
+def data_folder():
+    return [] if config["data_dir"] is None else ["--data-dir", config["data_dir"]]
+
+
+# Twice the cost model and some minutes to start: a job that hits its limit resumes on the next attempt.
+def runtime_minutes(run, attempt):
+    return attempt * (5 + round(2 * cost.seconds(run.spec) / 60))
+
+
+def memory_mb(run, attempt):
+    return attempt * cost.memory_mb(run.spec)
