@@ -1,0 +1,47 @@
+# make smoke   set up what it needs and run the whole workflow on embedded data
+# make test    set up what it needs and run every check
+.PHONY: help smoke test lint unit lock clean
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
+export PATH := $(abspath $(BIN)):$(PATH)
+
+help:
+	@sed -n 's/^# \(make .*\)/\1/p' Makefile
+
+$(INSTALLED): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable '.[dev]'
+	@touch $@
+
+smoke: $(INSTALLED)
+	snakemake --workflow-profile workflow/profiles/smoke
+	@echo; cat results/smoke/tables/depth.md; echo; echo 'Tables and figures: results/smoke/tables, results/smoke/figures'
+
+test: lint unit
+
+lint: $(INSTALLED)
+	ruff check
+	ruff format --check
+	mypy
+	snakefmt --check Snakefile workflow
+	snakemake --lint
+
+unit: $(INSTALLED)
+	pytest --numprocesses 2 -m 'not dag'
+	pytest -m dag
+
+# The lock is what a fresh environment resolves to today.
+lock:
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install --quiet '.[dev]'
+	{ head -n 1 requirements.lock; $(VENV)-lock/bin/python -m pip freeze --exclude highways; } > requirements.lock.new
+	mv requirements.lock.new requirements.lock
+	rm -r $(VENV)-lock
+
+clean:
+	rm -rf $(VENV) results/smoke .snakemake

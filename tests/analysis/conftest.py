@@ -1,0 +1,147 @@
+"""Synthetic records, so that every number that the analysis shows is known beforehand."""
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from highways.config import Run, all_runs, validate
+
+_CONFIG: dict[str, Any] = {
+    "experiment": "trial",
+    "datasets": ["mnist"],
+    "depths": [4, 8],
+    "methods": ["pc", "hep", "backprop"],
+    "seeds": [0, 1, 2],
+    "data_dir": None,
+    "network": {"width": 128, "phi": "relu", "initialisation": "gaussian"},
+    "training": {
+        "epochs": 12,
+        "batch_size": 128,
+        "dtype": "float32",
+        "weight_decay": 1e-4,
+        "weight_eps": 1e-8,
+    },
+    "state_eps": 1e-8,
+    "highway": {"every": 1, "sigma_v": 1e-3},
+    "conventions": {"activation": "pre"},
+    "settings": [
+        {"depth": 4, "alpha": 0.5, "steps": 20, "lr": 1e-3, "optimizer": "euler", "step_size": 0.5},
+        {"depth": 8, "alpha": 1.8, "steps": 96, "lr": 8e-5, "optimizer": "adam", "step_size": 0.005},
+    ],
+    "learning_rate_sweep": {"methods": ["backprop"], "seeds": [0], "learning_rates": [1e-4, 1e-3]},
+    "exceptions": [],
+    "strength_sweep": {"dataset": "mnist", "depth": 8, "alphas": [0.1, 1.8]},
+    "density_sweep": {"dataset": "mnist", "depth": 8, "every": [1, 2]},
+}
+
+
+@pytest.fixture
+def config() -> dict[str, Any]:
+    return validate(copy.deepcopy(_CONFIG))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "runs"
+
+
+Record = Callable[..., Path]
+
+
+@pytest.fixture
+def record(folder: Path) -> Record:
+    """Write the record of a run: record(run, test=0.9, validation=0.91, lr=..., diverged=epoch, change=...)."""
+
+    def write(
+        run: Run,
+        test: float | None = 0.9,
+        validation: float | None = 0.9,
+        *,
+        lr: float | None = None,
+        diverged: int | None = None,
+        curve: list[float | None] | None = None,
+        change: Callable[[dict[str, Any]], None] | None = None,
+    ) -> Path:
+        spec = run.spec.to_dict()
+        if lr is not None:
+            spec["learning"]["lr"] = lr
+        if change is not None:
+            change(spec)
+        document = _document(spec, test, validation, diverged, [validation] if curve is None else curve)
+        path = folder / f"{run.path}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(document))
+        return path
+
+    return write
+
+
+def _document(
+    spec: dict[str, Any],
+    test: float | None,
+    validation: float | None,
+    diverged: int | None,
+    curve: list[float | None],
+) -> dict[str, Any]:
+    from highways.spec import RunSpec
+
+    layers = {"rms_error": [0.1], "weight_gradient_norm": [0.1], "backprop_cosine": [None]}
+    return {
+        "version": 1,
+        "spec": spec,
+        "spec_hash": RunSpec.from_dict(spec).hash,
+        "status": "ok" if diverged is None else "diverged",
+        "diverged_epoch": diverged,
+        "images": {"train": 50000, "validation": 10000, "test": 10000},
+        "epochs": [
+            {
+                "epoch": epoch,
+                "train_loss": 0.5,
+                "train_accuracy": 0.8,
+                "validation_loss": 0.5,
+                "validation_accuracy": value,
+            }
+            for epoch, value in enumerate(curve, 1)
+        ],
+        "best_epoch": None if validation is None else 1,
+        "validation_accuracy": validation,
+        "test_accuracy": test,
+        "diagnostics": {"start": layers, "end": layers},
+        "timing": {
+            "wall_seconds": 1.5,
+            "cpu_seconds": 1.4,
+            "updates_per_second": 10.0,
+            "inference_steps_per_second": None,
+            "attempts": 1,
+        },
+        "provenance": {
+            "version": "0.1.0",
+            "commit": None,
+            "dirty": None,
+            "training_code": "0",
+            "torch": "2.9",
+            "python": "3.11",
+            "device": "cpu",
+            "threads": 1,
+            "kernel": "reference",
+            "finished": "2026-01-01T00:00:00Z",
+        },
+    }
+
+
+Find = Callable[..., Run]
+
+
+@pytest.fixture
+def find(config: dict[str, Any]) -> Find:
+    """The one run whose path contains every given part."""
+
+    def one(*parts: str) -> Run:
+        (run,) = [run for path, run in all_runs(config).items() if all(part in f"{path}/" for part in parts)]
+        return run
+
+    return one

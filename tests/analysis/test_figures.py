@@ -1,0 +1,170 @@
+import numpy as np
+import pytest
+
+from highways.analysis import commands, style
+from highways.analysis.figures import FIGURES, NothingRun
+from highways.config import all_runs, strength_runs
+from highways.fields import SpecError
+from highways.methods import METHODS
+
+
+def artist(figure, gid, panel=0):
+    (line,) = [line for line in figure.axes[panel].lines if line.get_gid() == gid]
+    return line
+
+
+def points(line):
+    return [(float(x), float(y)) for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
+
+
+def small_print(figure):
+    return " ".join(" ".join(text.get_text() for text in figure.texts).split())
+
+
+@pytest.fixture
+def strengths(config, folder, record):
+    values = {0.1: (0.11, 0.12, 0.13), 1.8: (0.90, 0.92, 0.97)}
+    for run in strength_runs(config):
+        record(run, values[run.spec.highway.alpha][run.spec.seed])
+
+
+def test_strength_shows_every_seed_the_mean_and_the_papers_value(config, folder, strengths):
+    figure = FIGURES["strength"](config, folder)
+    axes = figure.axes[0]
+    assert axes.get_xscale() == "log"
+    assert points(artist(figure, "seeds:hep")) == pytest.approx(
+        np.array([(0.1, 11), (0.1, 12), (0.1, 13), (1.8, 90), (1.8, 92), (1.8, 97)])
+    )
+    assert points(artist(figure, "mean:hep")) == pytest.approx(np.array([(0.1, 12), (1.8, 93)]))
+    assert points(artist(figure, "paper:hep")) == [(1.8, 96.4)]
+    assert set(artist(figure, "chance").get_ydata()) == {10}
+    assert set(artist(figure, "chosen").get_xdata()) == {1.8}
+    assert points(artist(figure, "diverged:hep")) == []
+    assert "MNIST" in axes.get_title()
+    assert "8" in axes.get_title()
+    assert axes.get_xlabel()
+    assert "%" in axes.get_ylabel()
+    assert "ddof = 1), n = 3 seeds" in small_print(figure)
+
+
+def test_the_bars_are_the_sample_std(config, folder, strengths):
+    figure = FIGURES["strength"](config, folder)
+    bars = [c for c in figure.axes[0].collections if len(c.get_segments()) == 2]
+    (low, high) = bars[0].get_segments()[1][:, 1]
+    assert (high - low) / 2 == pytest.approx(13**0.5)
+    assert (high + low) / 2 == pytest.approx(93)
+
+
+def test_the_papers_value_stays_at_the_papers_strength(config, folder, strengths):
+    config["settings"][1]["alpha"] = 5.4
+    figure = FIGURES["strength"](config, folder)
+    assert points(artist(figure, "paper:hep")) == [(1.8, 96.4)]
+    assert set(artist(figure, "chosen").get_xdata()) == {5.4}
+
+
+def test_diverged_runs_are_crosses_at_the_bottom(config, folder, record, strengths):
+    for run in strength_runs(config):
+        if run.spec.seed == 2:
+            record(run, None, None, diverged=1)
+    figure = FIGURES["strength"](config, folder)
+    crosses = artist(figure, "diverged:hep")
+    assert crosses.get_marker() == "x"
+    assert [x for x, _ in points(crosses)] == [0.1, 1.8]
+    assert crosses.get_transform() == figure.axes[0].get_xaxis_transform()
+    assert max(y for _, y in points(crosses)) < 0.1
+    assert len(points(artist(figure, "seeds:hep"))) == 4
+    assert "diverged" in small_print(figure)
+
+
+def test_what_was_not_run_is_in_small_print(config, folder, record, strengths):
+    for run in strength_runs(config):
+        if run.spec.highway.alpha == 0.1 and run.spec.seed > 0:
+            (folder / f"{run.path}.json").unlink()
+    config["strength_sweep"]["alphas"].append(50.0)
+    text = small_print(FIGURES["strength"](config, folder))
+    assert "not run: α = 50" in text
+    assert "partly run: α = 0.1 (1 of 3 seeds)" in text
+    assert "n = 1 to 3 seeds" in text
+
+
+def test_depth_shows_ours_and_the_papers_at_its_depth(config, folder, record, find):
+    for seed, value in enumerate([0.90, 0.92, 0.97]):
+        record(find("L008/hep", "alpha1.8_k1", f"/seed{seed}/"), value)
+    figure = FIGURES["depth"](config, folder)
+    assert [y for _, y in points(artist(figure, "seeds:hep"))] == pytest.approx([90, 92, 97])
+    ((x, mean),) = points(artist(figure, "mean:hep"))
+    assert mean == pytest.approx(93)
+    assert x == pytest.approx(8)  # the method in the middle is not shifted
+    assert [y for _, y in points(artist(figure, "paper:pc"))] == [97.8, 92.1, 35.5, 13.4, 12.5, 12.8]
+    assert artist(figure, "paper:pc").get_markerfacecolor() == "none"
+    assert points(artist(figure, "mean:pc")) == []
+    assert "not run: MNIST L=4 Vanilla PC, MNIST L=4 HEP" in small_print(figure)
+
+
+def test_density_shows_the_papers_row(config, folder, record, find):
+    config["settings"].append({**config["settings"][1], "depth": 32})
+    config["density_sweep"] = {"dataset": "mnist", "depth": 32, "every": [1, 10]}
+    record(find("L032/hep", "k10/", "/seed0/"), 0.75)
+    figure = FIGURES["density"](config, folder)
+    assert points(artist(figure, "mean:hep")) == [(10, 75)]
+    assert points(artist(figure, "paper:hep")) == [
+        (1, 95.6),
+        (2, 94.9),
+        (4, 93.1),
+        (5, 93.9),
+        (8, 90.3),
+        (10, 84.0),
+    ]
+
+
+def test_training_curves_are_those_of_the_records_and_of_the_chosen_rate(config, folder, record, find):
+    record(find("L004/pc", "seed0"), curve=[0.2, 0.4, 0.6])
+    record(find("L004/pc", "seed1"), curve=[0.4, 0.6, None], diverged=3)
+    record(find("L004/backprop/lr0.0001"), 0.99, 0.5, curve=[0.5])
+    record(find("L004/backprop/lr0.001"), 0.10, 0.9, curve=[0.9])
+    record(find("L008/hep", "alpha1.8_k1", "seed2"), curve=[0.7])
+    figure = FIGURES["training"](config, folder)
+    assert points(artist(figure, "seed:pc:0")) == pytest.approx(np.array([(1, 20), (2, 40), (3, 60)]))
+    assert points(artist(figure, "mean:pc")) == pytest.approx(np.array([(1, 30), (2, 50)]))
+    assert points(artist(figure, "seed:backprop:0")) == [(1, 90)]
+    assert points(artist(figure, "seed:hep:2", panel=1)) == [(1, 70)]
+    assert "MNIST\nL = 8" in figure.axes[1].get_title()
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_with_nothing_run_names_its_target(config, folder, name, tmp_path, find):
+    (folder / "trial").mkdir(parents=True)
+    broken = folder / f"{find('L004/pc', 'seed0').path}.json"
+    broken.parent.mkdir(parents=True)
+    broken.write_text("{")
+    with pytest.raises(NothingRun, match=f"run the target figure_{name}"):
+        commands.figure(name, config, folder, tmp_path / "figures")
+    assert not (tmp_path / "figures").exists()
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_files_are_the_same_every_time(config, folder, record, name, tmp_path):
+    for run in all_runs(config).values():
+        record(run, 0.5 + run.spec.seed / 10, curve=[0.4, 0.5])
+    for place in ("a", "b"):
+        commands.figure(name, config, folder, tmp_path / place)
+    with style.journal():
+        figure = FIGURES[name](config, folder)
+    style.write(figure, tmp_path / "c", name)
+    style.write(figure, tmp_path / "c", name)
+    assert b"CreationDate" not in (tmp_path / "a" / f"{name}.pdf").read_bytes()
+    for ending in ("png", "pdf"):
+        first = (tmp_path / "a" / f"{name}.{ending}").read_bytes()
+        assert len(first) > 5000
+        assert first == (tmp_path / "b" / f"{name}.{ending}").read_bytes()
+        assert first == (tmp_path / "c" / f"{name}.{ending}").read_bytes()
+
+
+def test_methods_differ_in_colour_and_marker():
+    assert len({style.colour(method) for method in METHODS}) == len(METHODS)
+    assert len({style.marker(method) for method in METHODS}) == len(METHODS)
+
+
+def test_a_figure_that_does_not_exist_is_refused_with_the_names(config, folder, tmp_path):
+    with pytest.raises(SpecError, match="strength, density, depth, training"):
+        commands.figure("nope", config, folder, tmp_path)

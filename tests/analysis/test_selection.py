@@ -1,0 +1,134 @@
+import json
+import re
+
+import pytest
+
+from highways.analysis import commands
+from highways.analysis.frame import load
+from highways.analysis.selection import SelectionError, select_learning_rate
+from highways.config import selection_name, sweep_runs
+from highways.record import RecordError
+from highways.spec import RunSpec
+
+
+@pytest.fixture
+def name(config):
+    config["learning_rate_sweep"] |= {"seeds": [0, 1], "learning_rates": [3e-3, 1e-4, 1e-3]}
+    return selection_name(config, "mnist", 4, "backprop")
+
+
+@pytest.fixture
+def sweep(config, folder, name, record):
+    """Write the sweep's records: rate -> one (validation, test) per sweep seed; None leaves a run out."""
+
+    def write(results):
+        runs = sweep_runs(config, name)
+        assert len(runs) == 6
+        for run in runs:
+            pair = results[run.spec.learning.lr][run.spec.seed]
+            if pair is not None:
+                validation, test = pair
+                record(run, test, validation, diverged=1 if validation is None else None)
+        return load({run.path: run for run in runs}, folder)
+
+    return write
+
+
+def test_the_rate_is_chosen_on_validation_and_not_on_test_accuracy(sweep):
+    frame = sweep(
+        {
+            1e-4: [(0.90, 0.99), (0.90, 0.99)],
+            1e-3: [(0.92, 0.80), (0.94, 0.80)],
+            3e-3: [(0.95, 0.90), (0.90, 0.90)],
+        }
+    )
+    selection = select_learning_rate(frame)
+    assert selection.learning_rate == 1e-3
+    assert selection.validation_accuracy == pytest.approx({1e-4: 0.90, 1e-3: 0.93, 3e-3: 0.925})
+
+
+def test_of_equal_rates_the_smaller_is_chosen(sweep):
+    # In binary the two sums differ: 0.1 + 0.7 < 0.2 + 0.6.
+    frame = sweep(
+        {
+            1e-4: [(0.1, 0.5), (0.7, 0.5)],
+            1e-3: [(0.2, 0.9), (0.6, 0.9)],
+            3e-3: [(0.1, 0.5), (0.1, 0.5)],
+        }
+    )
+    assert select_learning_rate(frame).learning_rate == 1e-4
+
+
+def test_a_rate_with_a_run_that_diverged_without_accuracy_is_excluded(sweep):
+    frame = sweep(
+        {
+            1e-4: [(0.80, 0.8), (0.80, 0.8)],
+            1e-3: [(0.99, 0.9), (None, None)],
+            3e-3: [(0.70, 0.7), (0.70, 0.7)],
+        }
+    )
+    selection = select_learning_rate(frame)
+    assert selection.learning_rate == 1e-4
+    assert selection.validation_accuracy[1e-3] is None
+
+
+def test_nothing_is_chosen_where_all_rates_diverged(sweep, config, folder, name, tmp_path):
+    frame = sweep({rate: [(None, None)] * 2 for rate in (1e-4, 1e-3, 3e-3)})
+    assert select_learning_rate(frame) is None
+    with pytest.raises(SelectionError, match="every learning rate of the sweep diverged"):
+        commands.select(records(config, name, folder), tmp_path / "out.json")
+
+
+def test_nothing_is_chosen_from_an_unfinished_sweep(sweep):
+    frame = sweep(
+        {
+            1e-4: [(0.9, 0.9), (0.9, 0.9)],
+            1e-3: [(0.8, 0.8), None],
+            3e-3: [(0.7, 0.7), (0.7, 0.7)],
+        }
+    )
+    assert select_learning_rate(frame) is None
+
+
+def test_nothing_is_chosen_from_nothing(sweep):
+    assert select_learning_rate(sweep({rate: [None] * 2 for rate in (1e-4, 1e-3, 3e-3)})) is None
+
+
+@pytest.fixture
+def records(config, folder, name):
+    return [folder / f"{run.path}.json" for run in sweep_runs(config, name)]
+
+
+def test_the_command_writes_the_selection(sweep, records, tmp_path):
+    sweep({rate: [(rate, 0.5)] * 2 for rate in (1e-4, 1e-3, 3e-3)})
+    out = tmp_path / "deep" / "selection.json"
+    commands.select(records, out)
+    assert json.loads(out.read_text()) == {
+        "learning_rate": 3e-3,
+        "validation_accuracy": {"0.0001": 1e-4, "0.001": 1e-3, "0.003": 3e-3},
+    }
+
+
+@pytest.mark.parametrize(("text", "problem"), [(None, "cannot be read"), ("{", "not valid JSON")])
+def test_the_command_names_a_record_that_cannot_be_used(sweep, records, tmp_path, text, problem):
+    sweep({rate: [(0.9, 0.5)] * 2 for rate in (1e-4, 1e-3, 3e-3)})
+    records[0].unlink()
+    if text is not None:
+        records[0].write_text(text)
+    with pytest.raises(RecordError, match=f"seed0.json: {problem}") as caught:
+        commands.select(records, tmp_path / "out.json")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_the_command_refuses_the_records_of_two_cells(sweep, records, record, find, tmp_path):
+    sweep({rate: [(0.9, 0.5)] * 2 for rate in (1e-4, 1e-3, 3e-3)})
+    other = record(find("L004/pc", "seed0"))
+    with pytest.raises(SelectionError, match="not of mnist, depth 4, backprop; mnist, depth 4, pc"):
+        commands.select([*records, other], tmp_path / "out.json")
+
+
+def test_the_command_refuses_a_sweep_that_diverged_everywhere(sweep, records, tmp_path):
+    sweep({rate: [(None, None)] * 2 for rate in (1e-4, 1e-3, 3e-3)})
+    with pytest.raises(SelectionError, match="every learning rate of the sweep diverged"):
+        commands.select(records, tmp_path / "out.json")

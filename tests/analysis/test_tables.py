@@ -1,0 +1,309 @@
+import csv
+import io
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from highways.analysis import commands
+from highways.analysis.notes import DATASET_TITLES
+from highways.analysis.rendering import Table, to_html, to_latex, write
+from highways.analysis.tables import TABLES
+from highways.config import all_runs, strength_runs
+from highways.fields import SpecError
+from highways.spec import DATASETS
+
+HEP_8 = ("L008/hep", "alpha1.8_k1")
+
+
+def depth_row(table, depth):
+    return table.frame.loc[("MNIST", depth)]
+
+
+def datum(table, **key):
+    (row,) = [row for row in table.data.to_dict("records") if all(row[k] == v for k, v in key.items())]
+    return row
+
+
+def write_seeds(record, find, parts, values):
+    for seed, value in enumerate(values):
+        if value is not None:
+            record(find(*parts, f"/seed{seed}/"), value)
+
+
+def test_a_cell_is_mean_and_sample_std_beside_the_papers(config, folder, record, find):
+    write_seeds(record, find, HEP_8, [0.90, 0.92, 0.97])  # mean 93; deviations -3, -1, 4: variance 26 / 2
+    table = TABLES["depth"](config, folder)
+    assert depth_row(table, 8)["HEP"] == "93.0 ± 3.6 (n=3)"
+    assert depth_row(table, 8)["HEP (paper)"] == "96.4 ± 0.7"
+    row = datum(table, depth=8, method="hep")
+    assert row["mean"] == pytest.approx(93)
+    assert row["std"] == pytest.approx(13**0.5)
+    assert (row["values"], row["seeds"], row["n"], row["status"]) == ("90;92;97", "0;1;2", 3, "complete")
+    assert (row["paper_mean"], row["paper_std"]) == (96.4, 0.7)
+
+
+def test_what_was_not_run_says_so_and_has_no_number(config, folder):
+    table = TABLES["depth"](config, folder)
+    ours = table.frame[["Vanilla PC", "HEP", "BP"]]
+    assert (ours == "not run").all(axis=None)
+    assert table.data["mean"].isna().all()
+    assert set(table.data["status"]) == {"not run"}
+    assert (table.data["values"] == "").all()
+
+
+def test_all_depths_of_the_paper_are_rows_whatever_the_configuration_runs(config, folder):
+    table = TABLES["depth"](config, folder)
+    assert [depth for _, depth in table.frame.index] == [4, 8, 16, 32, 64, 128]
+    assert depth_row(table, 128)["Vanilla PC (paper)"] == "12.8 ± 2.5"
+
+
+def test_a_data_set_that_is_not_in_the_paper_has_no_published_value(config, folder):
+    config["datasets"] = ["fashion_mnist_excerpt"]
+    table = TABLES["depth"](config, folder)
+    assert list(table.frame.index) == [("Fashion-MNIST excerpt", 4), ("Fashion-MNIST excerpt", 8)]
+    assert set(table.frame["HEP (paper)"]) == {"—"}
+    assert table.data["paper_mean"].isna().all()
+    assert table.data["paper_std"].isna().all()
+
+
+def test_one_seed_has_no_spread(config, folder, record, find):
+    write_seeds(record, find, HEP_8, [None, 0.912])
+    table = TABLES["depth"](config, folder)
+    assert depth_row(table, 8)["HEP"] == "91.2 (n=1)"
+    assert table.data["std"].isna().all()
+    assert any("MNIST L=8 HEP: 1 of 3 seeds" in note for note in table.notes)
+
+
+def test_a_diverged_run_counts_with_its_best_accuracy_or_is_left_out_and_named(config, folder, record, find):
+    record(find(*HEP_8, "seed0"), 0.90)
+    record(find(*HEP_8, "seed1"), 0.80, diverged=5)
+    record(find(*HEP_8, "seed2"), None, None, diverged=1)
+    table = TABLES["depth"](config, folder)
+    assert depth_row(table, 8)["HEP"] == "85.0 ± 7.1 (n=2) (1 diverged)"
+    row = datum(table, depth=8, method="hep")
+    assert (row["n"], row["diverged"], row["values"], row["status"]) == (2, 2, "90;80", "complete")
+    (note,) = [note for note in table.notes if note.startswith("Diverged")]
+    assert "seed 1 (counted at its best epoch), seed 2 (left out, no accuracy)" in note
+
+
+def test_a_cell_whose_runs_all_diverged_has_no_mean(config, folder, record, find):
+    for seed in range(3):
+        record(find("L008/pc", f"seed{seed}"), None, None, diverged=1)
+    table = TABLES["depth"](config, folder)
+    assert depth_row(table, 8)["Vanilla PC"] == "(3 diverged)"
+    assert datum(table, depth=8, method="pc")["status"] == "diverged"
+
+
+def test_an_invalid_record_is_named_and_not_counted(config, folder, record, find):
+    write_seeds(record, find, HEP_8, [0.9, 0.9])
+    bad = find(*HEP_8, "seed2")
+    (folder / f"{bad.path}.json").write_text("{")
+    table = TABLES["depth"](config, folder)
+    assert depth_row(table, 8)["HEP"] == "90.0 ± 0.0 (n=2)"
+    assert datum(table, depth=8, method="hep")["status"] == "partial"
+    assert any(note.startswith(f"Record not used: {bad.path}: not valid JSON") for note in table.notes)
+
+
+def test_a_cell_with_invalid_records_alone_is_invalid(config, folder, record, find):
+    record(find("L004/pc", "seed0"), change=lambda spec: spec.update(epochs=1))
+    table = TABLES["depth"](config, folder)
+    assert depth_row(table, 4)["Vanilla PC"] == "invalid"
+    assert any("made with another setting: epochs" in note for note in table.notes)
+
+
+@pytest.fixture
+def swept(record, find):
+    """A backprop cell: rate 1e-3 wins the sweep on validation accuracy and loses on test accuracy."""
+    record(find("L004/backprop/lr0.0001"), 0.99, 0.80)
+    record(find("L004/backprop/lr0.001"), 0.90, 0.90)
+    return lambda seed, test, lr: record(find(f"L004/backprop/selected/seed{seed}"), test, 0.5, lr=lr)
+
+
+def test_a_swept_cell_is_the_sweep_run_at_the_chosen_rate_and_the_selected_runs(config, folder, swept):
+    swept(1, 0.92, 1e-3)
+    swept(2, 0.94, 1e-3)
+    table = TABLES["depth"](config, folder)
+    assert depth_row(table, 4)["BP"] == "92.0 ± 2.0 (n=3)"
+    row = datum(table, depth=4, method="backprop")
+    assert (row["values"], row["seeds"], row["learning_rate"]) == ("90;92;94", "0;1;2", 1e-3)
+    assert "Learning rate chosen on validation accuracy: MNIST L=4 BP 0.001." in table.notes
+
+
+def test_a_selected_run_of_an_earlier_selection_is_not_used(config, folder, swept):
+    swept(1, 0.92, 1e-3)
+    swept(2, 0.99, 1e-4)
+    table = TABLES["depth"](config, folder)
+    assert depth_row(table, 4)["BP"] == "91.0 ± 1.4 (n=2)"
+    (note,) = [note for note in table.notes if note.startswith("Record not used")]
+    assert note.endswith("selected/seed2: made with learning rate 0.0001, but the sweep selects 0.001.")
+
+
+def test_an_unfinished_sweep_gives_no_number(config, folder, record, find):
+    record(find("L004/backprop/lr0.001"), 0.90, 0.90)
+    record(find("L004/backprop/selected/seed1"), 0.92, lr=1e-3)
+    table = TABLES["depth"](config, folder)
+    assert depth_row(table, 4)["BP"] == "not run"
+    assert any("the sweep is unfinished: MNIST L=4 BP: 1 of 2 runs" in note for note in table.notes)
+
+
+def test_a_sweep_that_diverged_everywhere_says_so(config, folder, record, find):
+    for rate in ("0.0001", "0.001"):
+        record(find(f"L004/backprop/lr{rate}"), None, None, diverged=1)
+    table = TABLES["depth"](config, folder)
+    assert depth_row(table, 4)["BP"] == "diverged"
+    assert "Diverged at every learning rate of the sweep: MNIST L=4 BP." in table.notes
+
+
+def test_a_run_that_two_sweeps_share_with_the_table_counts_once_in_each(config, folder, record, find):
+    paths = [path for path in all_runs(config) if "hep/alpha1.8_k1/" in path and "L008" in path]
+    assert len(paths) == 3
+    assert set(paths) <= {run.path for run in strength_runs(config)}
+    write_seeds(record, find, HEP_8, [0.90, 0.92, 0.94])
+    config["density_sweep"]["every"] = [1]
+    assert depth_row(TABLES["depth"](config, folder), 8)["HEP"] == "92.0 ± 2.0 (n=3)"
+    assert TABLES["density"](config, folder).frame.loc["Ours", "k=1"] == "92.0 ± 2.0 (n=3)"
+
+
+def test_the_density_table_has_our_row_above_the_papers(config, folder, record, find):
+    config["settings"].append({**config["settings"][1], "depth": 32})
+    config["density_sweep"] = {"dataset": "mnist", "depth": 32, "every": [10, 3]}
+    for seed, value in enumerate([0.70, 0.80, 0.90]):
+        record(find("L032/hep", "k10/", f"/seed{seed}/"), value)
+    table = TABLES["density"](config, folder)
+    assert list(table.frame.columns) == [f"k={k}" for k in (1, 2, 3, 4, 5, 8, 10)]
+    assert table.frame.loc["Ours", "k=10"] == "80.0 ± 10.0 (n=3)"
+    assert table.frame.loc["Paper", "k=10"] == "84.0 ± 10.1"
+    assert table.frame.loc["Paper", "k=3"] == "—"
+    assert table.frame.loc["Ours", "k=1"] == "not run"
+    assert datum(table, every=10)["paper_std"] == 10.1
+
+
+def test_the_papers_density_is_not_shown_beside_another_depth(config, folder):
+    table = TABLES["density"](config, folder)
+    assert set(table.frame.loc["Paper"]) == {"—"}
+    assert table.data["paper_mean"].isna().all()
+
+
+def test_settings_mark_what_differs_and_only_that(config, folder):
+    config["settings"][1]["alpha"] = 5.4
+    config["training"]["epochs"] = 2
+    table = TABLES["settings"](config, folder)
+    assert (table.frame.loc[8, "α"], table.frame.loc[8, "α (paper)"], table.frame.loc[8, "≠"]) == (
+        "5.4",
+        "1.8",
+        "α",
+    )
+    assert table.frame.loc[4, "≠"] == ""
+    assert (table.frame.loc[128, "T"], table.frame.loc[128, "T (paper)"]) == ("—", "384")
+    assert "Differs: training.epochs is 2, in the paper 12." in table.notes
+    assert any("network.width 128" in note for note in table.notes if note.startswith("As in the paper"))
+    assert datum(table, setting="alpha", depth=8)["differs"]
+    assert not datum(table, setting="steps", depth=8)["differs"]
+    assert not datum(table, setting="steps", depth=128)["differs"]
+
+
+def test_the_papers_exception_of_backprop_is_compared(config, folder):
+    config["exceptions"] = [{"method": "backprop", "depth": 128, "initialisation": "orthogonal", "horizon": None}]
+    table = TABLES["settings"](config, folder)
+    assert not datum(table, setting="backprop.initialisation")["differs"]
+    assert datum(table, setting="backprop.horizon")["differs"]
+    assert "Differs: backprop.horizon at depth 128 is null, in the paper 24000." in table.notes
+
+
+def test_notes_state_protocol_conventions_and_spread(config, folder, record, find):
+    record(find("L004/pc", "seed0"))
+    notes = " ".join(TABLES["depth"](config, folder).notes)
+    assert "12 epochs" in notes
+    assert "MNIST 50000/10000/10000" in notes
+    assert "activation=pre" in notes
+    assert "highway_layers=all" in notes  # a default that the configuration leaves out
+    assert "ddof = 1" in notes
+    assert "tab:depth_best" in notes
+
+
+def test_every_data_set_has_a_title():
+    assert set(DATASET_TITLES) == set(DATASETS)
+
+
+def test_the_csv_is_long_and_reads_back(config, folder, tmp_path, record, find):
+    write_seeds(record, find, HEP_8, [0.9001, 0.92, 0.97])
+    commands.table("depth", config, folder, tmp_path / "tables")
+    text = (tmp_path / "tables" / "depth.csv").read_text()
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert len(rows) == 6 * 3
+    (row,) = [row for row in rows if (row["depth"], row["method"]) == ("8", "hep")]
+    assert [float(value) for value in row["values"].split(";")] == [90.01, 92, 97]
+    assert float(row["mean"]) == pytest.approx((90.01 + 92 + 97) / 3)
+    assert (row["paper_mean"], row["n"], row["diverged"]) == ("96.4", "3", "0")
+    (empty,) = [row for row in rows if (row["depth"], row["method"]) == ("8", "pc")]
+    assert (empty["mean"], empty["std"], empty["values"], empty["status"]) == ("", "", "", "not run")
+
+
+def test_four_files_and_nothing_else_are_written_the_same_every_time(config, folder, tmp_path):
+    for name in TABLES:
+        commands.table(name, config, folder, tmp_path / "a")
+        commands.table(name, config, folder, tmp_path / "b")
+    names = sorted(path.name for path in (tmp_path / "a").iterdir())
+    assert names == sorted(f"{name}.{ending}" for name in TABLES for ending in ("csv", "md", "html", "tex"))
+    for name in names:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+@pytest.fixture
+def hostile():
+    import pandas as pd
+
+    frame = pd.DataFrame({"a_b": ["<b> & 50% ± 1"]}, index=pd.Index(["x^2"], name="#"))
+    return Table("hostile", "Cap_tion <1>", frame, frame, ("{note} with \\ and ~ and $", "<script>"))
+
+
+def test_html_is_semantic_and_escaped(hostile):
+    text = to_html(hostile)
+    assert text.isascii()
+    assert "&lt;b&gt; &amp; 50% &#177; 1" in text
+    assert "<script>" not in text
+
+    tags, scopes = [], []
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag, attrs):
+            tags.append(tag)
+            scopes.extend(value for key, value in attrs if key == "scope")
+
+    Reader().feed(text)
+    assert {"table", "caption", "thead", "tbody", "th", "td", "li"} <= set(tags)
+    assert scopes == ["col", "col", "row"]
+
+
+def test_latex_has_booktabs_and_escapes(hostile):
+    text = to_latex(hostile)
+    for rule in (r"\toprule", r"\midrule", r"\bottomrule"):
+        assert text.count(rule) == 1
+    assert r"x\textasciicircum{}2 & \textless{}b\textgreater{} \& 50\% $\pm$ 1 \\" in text
+    assert r"\# & a\_b \\" in text
+    assert r"\{note\} with \textbackslash{} and \textasciitilde{} and \$" in text
+    assert r"\caption{Cap\_tion \textless{}1\textgreater{}}" in text
+
+
+def test_latex_of_every_table_is_ascii_with_balanced_rows(config, folder):
+    for make in TABLES.values():
+        table = make(config, folder)
+        text = to_latex(table)
+        assert text.isascii(), [character for character in text if not character.isascii()]
+        (columns,) = re.findall(r"\\begin\{tabular\}\{([lc]+)\}", text)
+        rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+        assert len(rows) == len(table.frame) + 1
+        assert all(len(re.findall(r"(?<!\\)&", row)) == len(columns) - 1 for row in rows)
+
+
+def test_markdown_shows_cells_and_notes(hostile, tmp_path):
+    write(hostile, tmp_path)
+    text = (tmp_path / "hostile.md").read_text()
+    assert "| x^2 | <b> & 50% ± 1 |" in re.sub(" +", " ", text)
+    assert "- <script>" in text
+
+
+def test_a_table_that_does_not_exist_is_refused_with_the_names(config, folder, tmp_path):
+    with pytest.raises(SpecError, match="depth, density, settings"):
+        commands.table("nope", config, folder, tmp_path)

@@ -1,0 +1,46 @@
+"""Fixtures that all tests share: a tiny specification, the configuration, and where the full data lie."""
+
+import os
+from pathlib import Path
+
+# One thread per test process, before numpy or torch starts its own.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pytest
+
+from highways import config as configuration
+from highways.spec import Highway, Inference, Learning, Network, RunSpec
+
+ROOT = Path(__file__).parents[1]
+EXCERPT = "fashion_mnist_excerpt"
+
+
+@pytest.fixture
+def root() -> Path:
+    return ROOT
+
+
+@pytest.fixture
+def paper() -> dict:
+    """The configuration of the whole paper."""
+    return configuration.load(ROOT / "config.yaml")
+
+
+@pytest.fixture
+def tiny():
+    """A function that makes a spec that trains in about a second; keywords replace its fields."""
+
+    def make(method: str = "hep", **fields) -> RunSpec:
+        sections = {
+            "network": Network(4, width=16),
+            "learning": Learning(2e-3),
+            "inference": Inference("euler", 0.5, 8),
+            "highway": Highway(0.5),
+        }
+        if method != "hep":
+            sections["highway"] = None
+        if method == "backprop":
+            sections["inference"] = None
+        return RunSpec(**{"dataset": EXCERPT, "method": method, "epochs": 2, **sections, **fields})
+
+    return make

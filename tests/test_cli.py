@@ -1,0 +1,255 @@
+"""The command line: one line for what is wrong, an exit code that means something, nothing half-written."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from highways import record
+from highways.cli import main
+from highways.progress import heartbeat_path
+
+
+@pytest.fixture(autouse=True)
+def in_project(root, monkeypatch):
+    monkeypatch.chdir(root)
+
+
+def failure(capsys, *arguments: str) -> str:
+    """Run a command that must fail; returns its one line."""
+    assert main(list(arguments)) == 1
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("highways: error: ")
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    "command", [[], ["train"], ["data"], ["status"], ["cost"], ["table"], ["figure"], ["select"]]
+)
+def test_help_teaches(command):
+    run = subprocess.run([sys.executable, "-m", "highways", *command, "--help"], capture_output=True, text=True)
+    assert run.returncode == 0
+    assert len(run.stdout.splitlines()) > 8
+    assert "None" not in run.stdout
+
+
+def test_a_wrong_option_is_wrong_use():
+    run = subprocess.run([sys.executable, "-m", "highways", "train", "--colour"], capture_output=True)
+    assert run.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "give --spec, or --dataset, --depth, --method"),
+        (["--dataset", "mnist", "--depth", "5", "--method", "pc"], "no row for depth 5"),
+        (["--spec", "{"], "not valid JSON"),
+        (["--spec", "absent.json"], "absent.json: No such file"),
+        (["--spec", "[]"], "No such file"),
+        (["--spec", "README.md"], "not valid JSON"),
+        (
+            ["--dataset", "mnist", "--depth", "4", "--method", "pc", "--set", "highway.alpha=1"],
+            "no such key in a pc run",
+        ),
+        (
+            ["--dataset", "mnist", "--depth", "4", "--method", "hep", "--set", "highway.alpha=-1"],
+            "highway.alpha: -1.0",
+        ),
+        (["--dataset", "mnist", "--depth", "4", "--method", "hep", "--set", "epochs"], "KEY=VALUE"),
+        (
+            ["--dataset", "mnist", "--depth", "4", "--method", "hep", "--set", "network.depth=1"],
+            "network.depth: 1",
+        ),
+        (["--dataset", "mnist", "--depth", "4", "--method", "hep", "--threads", "0"], "--threads: 0"),
+        (["--dataset", "mnist", "--depth", "4", "--method", "pc", "--data-dir", "/absent"], "/absent"),
+        (["--dataset", "mnist", "--depth", "4", "--method", "pc", "--lr-from", "config.yaml"], "not valid JSON"),
+        (["--dataset", "mnist", "--depth", "4", "--method", "pc", "--config", "absent.yaml"], "absent.yaml"),
+    ],
+)
+def test_what_cannot_be_trained_is_one_line(capsys, tmp_path, arguments, says):
+    out = tmp_path / "out" / "record.json"
+    assert says in failure(capsys, "train", *arguments, "--out", str(out))
+    assert not out.parent.exists()
+
+
+def test_an_unknown_kernel_and_a_missing_card_are_named(capsys, tiny, tmp_path):
+    spec = ["--spec", tiny().to_json(), "--out", str(tmp_path / "r.json")]
+    assert "kernel: 'magic'" in failure(capsys, "train", *spec, "--kernel", "magic")
+    assert "--device" in failure(capsys, "train", *spec, "--device", "abacus")
+    import torch
+
+    if not torch.cuda.is_available():
+        assert "--device" in failure(capsys, "train", *spec, "--device", "cuda")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_set_changes_the_spec(tiny, tmp_path):
+    out = tmp_path / "r.json"
+    arguments = ["--set", "highway.alpha=0.7", "--set", "epochs=1", "--set", "conventions.activation=post"]
+    assert main(["train", "--spec", tiny().to_json(), *arguments, "--out", str(out), "--quiet"]) == 0
+    spec = record.read(out)["spec"]
+    assert (spec["highway"]["alpha"], spec["epochs"], spec["conventions"]["activation"]) == (0.7, 1, "post")
+
+
+def test_a_record_can_be_run_again_and_gives_the_same_numbers(tiny, tmp_path, capsys):
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    assert main(["train", "--spec", tiny("backprop").to_json(), "--out", str(first)]) == 0
+    assert "test accuracy" in capsys.readouterr().err
+    assert main(["train", "--spec", str(first), "--out", str(second), "--quiet"]) == 0
+    assert record.comparable(record.read(first)) == record.comparable(record.read(second))
+
+
+def test_a_finished_run_is_not_run_again(tiny, tmp_path, capsys):
+    out = tmp_path / "r.json"
+    command = ["train", "--spec", tiny("backprop", epochs=1).to_json(), "--out", str(out), "--quiet"]
+    assert main(command) == 0
+    content = out.read_bytes()
+    assert main(command) == 0
+    assert "is there already" in capsys.readouterr().err
+    assert out.read_bytes() == content
+    out.write_text("broken")
+    assert main(command) == 0
+    assert record.read(out)["status"] == "ok"
+
+
+def test_the_learning_rate_comes_from_a_selection(tiny, tmp_path, capsys):
+    rate, out = tmp_path / "rate.json", tmp_path / "r.json"
+    rate.write_text('{"learning_rate": 0.004}')
+    spec = tiny("backprop", epochs=1).to_json()
+    assert main(["train", "--spec", spec, "--lr-from", str(rate), "--out", str(out), "--quiet"]) == 0
+    assert record.read(out)["spec"]["learning"]["lr"] == 0.004
+    rate.write_text("[]")
+    assert "holds no learning_rate" in failure(capsys, "train", "--spec", spec, "--lr-from", str(rate))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_is_named(capsys, tiny, tmp_path):
+    tmp_path.chmod(0o500)
+    assert "Permission denied" in failure(
+        capsys, "train", "--spec", tiny().to_json(), "--out", str(tmp_path / "r.json")
+    )
+
+
+def test_a_full_disk_is_one_line(tiny):
+    """/dev/full takes nothing, and a file cannot be a folder: both stop the run before it trains."""
+    run = subprocess.run(
+        [sys.executable, "-m", "highways", "train", "--spec", tiny().to_json(), "--out", "/dev/full/r.json"],
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 1
+    assert re.fullmatch(r"highways: error: /dev/full.*: (Not a directory|File exists)\n", run.stderr)
+
+
+def test_a_disk_that_fills_up_while_training_leaves_no_half_record(tiny, tmp_path):
+    """A limit on the size of files stands for a full disk: the checkpoint cannot be written."""
+    out = tmp_path / "r.json"
+    code = (
+        "import resource, signal, sys; from highways.cli import main\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code, "train", "--spec", tiny().to_json(), "--out", str(out), "--quiet"],
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 1
+    assert re.fullmatch(r"highways: error: .*File too large\n", run.stderr), run.stderr
+    assert {path.name for path in tmp_path.iterdir()} <= {heartbeat_path(out).name}
+
+
+# status
+
+
+@pytest.fixture
+def one_cell(paper, tmp_path) -> tuple[str, Path, list[str]]:
+    """A configuration of six tiny runs, as JSON; the folder of their records; the paths of these."""
+    from highways import config
+
+    paper = {
+        **paper,
+        "datasets": ["fashion_mnist_excerpt"],
+        "depths": [4],
+        "methods": ["pc"],
+        "seeds": [0, 1],
+        "training": {**paper["training"], "epochs": 1},
+        "strength_sweep": {"dataset": "fashion_mnist_excerpt", "depth": 4, "alphas": [0.5]},
+        "density_sweep": {"dataset": "fashion_mnist_excerpt", "depth": 4, "every": [1, 2]},
+    }
+    return json.dumps(paper), tmp_path / "runs", list(config.all_runs(paper))
+
+
+def test_status_tells_what_became_of_every_run(one_cell, capsys):
+    config_text, runs, paths = one_cell
+    command = ["status", "--config", config_text, "--runs", str(runs)]
+    assert main(command) == 3
+    assert capsys.readouterr().out == "6 runs: 6 not run\n"
+
+    from highways import config
+
+    specs = {path: run.spec for path, run in config.all_runs(json.loads(config_text)).items()}
+    files = [runs / f"{path}.json" for path in paths]
+    done, broken, outdated, running, interrupted, diverged = files
+    for file, path in zip(files[:1], paths, strict=False):
+        assert main(["train", "--spec", specs[path].to_json(), "--out", str(file), "--quiet"]) == 0
+    good = record.read(done)
+    for file in files[1:]:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    broken.write_text(json.dumps({**good, "status": "fine"}))
+    outdated.write_text(json.dumps(good))
+    beat = {"pid": os.getpid(), "epoch": 1, "epochs": 2, "batch": 3, "batches": 9, "updated": 0.0}
+    import socket
+
+    heartbeat_path(running).write_text(json.dumps({**beat, "host": socket.gethostname()}))
+    heartbeat_path(interrupted).write_text(json.dumps({**beat, "host": "elsewhere"}))
+    exploding = ["--set", "inference.step_size=1e30", "--set", "epochs=1"]
+    assert main(["train", "--spec", specs[paths[5]].to_json(), *exploding, "--out", str(diverged), "--quiet"]) == 0
+    blown = json.loads(diverged.read_text())
+    blown["spec"], blown["spec_hash"] = specs[paths[5]].to_dict(), specs[paths[5]].hash
+    diverged.write_text(json.dumps(blown))
+
+    assert main(command) == 3
+    lines = capsys.readouterr().out.splitlines()
+    said = {line.split()[1]: line for line in lines[:-1]}
+    assert said[paths[1]].startswith("broken")
+    assert str(broken) in said[paths[1]]
+    assert "status" in said[paths[1]]
+    assert said[paths[2]].startswith("outdated")
+    assert "highway" in said[paths[2]]
+    assert said[paths[3]].startswith("running")
+    assert "epoch 1/2, batch 3/9" in said[paths[3]]
+    assert said[paths[4]].startswith("interrupted")
+    assert said[paths[5]].startswith("diverged")
+    assert lines[-1] == "6 runs: 1 done, 1 diverged, 1 running, 1 interrupted, 1 outdated, 1 broken"
+    assert paths[0] not in said
+    assert main([*command, "--all"]) == 3
+    assert f"done         {paths[0]}  test accuracy" in capsys.readouterr().out
+
+
+def test_tables_name_a_broken_record_and_go_on(one_cell, tmp_path, capsys):
+    config_text, runs, paths = one_cell
+    file = runs / f"{paths[0]}.json"
+    file.parent.mkdir(parents=True)
+    file.write_text("{}")
+    assert (
+        main(["table", "depth", "--config", config_text, "--runs", str(runs), "--out", str(tmp_path / "t")]) == 0
+    )
+    assert paths[0] in (tmp_path / "t/depth.md").read_text()
+
+
+def test_a_wrong_table_lists_the_right_ones(capsys, tmp_path):
+    assert "depth, density, settings" in failure(capsys, "table", "breadth", "--out", str(tmp_path))
+    assert "depth, " in failure(capsys, "figure", "breadth", "--out", str(tmp_path))
+
+
+def test_the_excerpt_is_checked_without_a_network(tmp_path):
+    out = tmp_path / "check.json"
+    assert main(["data", "fashion_mnist_excerpt", "--no-download", "--out", str(out)]) == 0
+    assert len(json.loads(out.read_text())["md5"]) == 4

@@ -1,0 +1,137 @@
+"""The configuration is the whole paper as data, and every cell is run once."""
+
+import copy
+from collections import Counter
+
+import pytest
+import yaml
+
+from highways import config as configuration
+from highways.fields import SpecError
+
+
+def changed(config: dict, **changes) -> dict:
+    """A copy with dotted keys (`training__epochs`) replaced."""
+    copied = copy.deepcopy(config)
+    for key, value in changes.items():
+        *sections, name = key.split("__")
+        target = copied
+        for section in sections:
+            target = target[section]
+        target[name] = value
+    return copied
+
+
+def test_the_paper_asks_for_each_of_its_cells_once(paper):
+    runs = configuration.all_runs(paper).values()
+    trained = Counter(run.spec.method for run in runs)
+    depths, datasets, seeds = 6, 2, 3
+    table = depths * datasets * seeds
+    assert trained["pc"] == table
+    # 11 strengths at depth 64 and 6 spacings at depth 32 share one cell each with the table.
+    assert trained["hep"] == table + 10 * seeds + 5 * seeds
+    # 6 rates on one seed, and the chosen rate on the two others.
+    assert trained["backprop"] == depths * datasets * (6 + 2)
+    assert len({run.path for run in runs}) == len(runs)
+    fixed = [run.spec.hash for run in runs if run.selection is None]
+    assert len(set(fixed)) == len(fixed)
+
+
+def test_the_settings_of_a_cell_are_those_of_its_depth(paper):
+    spec = configuration.cell_spec(paper, "mnist", 64, "hep", 2)
+    assert (spec.highway.alpha, spec.inference.steps, spec.learning.lr, spec.seed) == (0.1, 192, 6e-5, 2)
+    assert (spec.inference.optimizer, spec.inference.step_size, spec.inference.eps) == ("adam", 0.005, 1e-8)
+    shallow = configuration.cell_spec(paper, "fashion_mnist", 4, "pc", 0)
+    assert (shallow.inference.optimizer, shallow.inference.step_size) == ("euler", 0.5)
+    assert shallow.highway is None
+
+
+def test_backprop_at_depth_128_has_its_own_initialisation_and_schedule(paper):
+    spec = configuration.cell_spec(paper, "mnist", 128, "backprop", 0)
+    assert (spec.network.initialisation, spec.learning.schedule) == ("orthogonal", "warmup_cosine")
+    other = configuration.cell_spec(paper, "mnist", 64, "backprop", 0)
+    assert (other.network.initialisation, other.learning.schedule) == ("gaussian", "constant")
+
+
+def test_one_strength_changes_exactly_its_seeds(paper):
+    before = configuration.all_runs(paper)
+    rows = copy.deepcopy(paper["settings"])
+    next(row for row in rows if row["depth"] == 8)["alpha"] = 1.7
+    after = configuration.all_runs(changed(paper, settings=rows))
+    gone = {path for path in before if path not in after or after[path].spec != before[path].spec}
+    assert gone == {f"paper/{data}/L008/hep/alpha1.8_k1/seed{s}" for data in paper["datasets"] for s in range(3)}
+
+
+def test_a_selection_is_decided_by_the_sweep_of_its_cell_alone(paper):
+    runs = configuration.sweep_runs(paper, "paper/mnist/L004/backprop")
+    assert [run.spec.learning.lr for run in runs] == paper["learning_rate_sweep"]["learning_rates"]
+    assert {(run.spec.dataset, run.spec.network.depth, run.spec.seed) for run in runs} == {("mnist", 4, 0)}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("colour", 1, "colour"),
+        ("training__epoch", 3, "epoch"),
+        ("conventions__activaton", "pre", "activaton"),
+        ("training__weight_decay", "1e-4", "write 1.0e-4"),
+        ("depths", [4, 4], "unique"),
+        ("depths", [1], "no row for depth 1"),
+        ("depths", ["4"], "'4'"),
+        ("seeds", [], "seeds"),
+        ("datasets", ["cifar10"], "'cifar10'"),
+        ("methods", ["pc", "magic"], "'magic'"),
+        ("experiment", "../elsewhere", "experiment"),
+        ("data_dir", 3, "data_dir"),
+        ("density_sweep__every", [64], "highway.every: 64"),
+        ("strength_sweep__alphas", [-0.1], "highway.alpha: -0.1"),
+        ("conventions__activation", "middle", "conventions.activation: 'middle'"),
+        ("training__dtype", "float8", "dtype: 'float8'"),
+        ("settings", [{"depth": 4}], "settings"),
+        (
+            "settings",
+            [{"depth": 1, "alpha": 0.1, "steps": 1, "lr": 0.1, "optimizer": "adam", "step_size": 0.1}],
+            "no row for depth 4",
+        ),
+    ],
+)
+def test_a_bad_key_is_named_in_one_line(paper, key, value, says):
+    with pytest.raises(SpecError) as error:
+        configuration.validate(changed(paper, **{key: value}))
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_depth_1_is_refused(paper):
+    row = {"depth": 1, "alpha": 0.1, "steps": 1, "lr": 0.1, "optimizer": "adam", "step_size": 0.1}
+    with pytest.raises(SpecError, match=r"depth 1, pc, seed 0: network.depth: 1 is out of range"):
+        configuration.validate(changed(paper, depths=[1], settings=[*paper["settings"], row]))
+
+
+def test_yaml_without_a_dot_is_text_and_says_how_to_write_it(paper, tmp_path):
+    text = yaml.safe_dump(paper).replace("weight_decay: 0.0001", "weight_decay: 1e-4")
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    with pytest.raises(SpecError, match=r"config.yaml: training.weight_decay: '1e-4' .*write 1.0e-4"):
+        configuration.load(path)
+
+
+@pytest.mark.parametrize("content", ["a: [", "", "- 1", "\x00"])
+def test_a_file_that_is_no_configuration_is_one_line(tmp_path, content):
+    path = tmp_path / "config.yaml"
+    path.write_text(content)
+    with pytest.raises(SpecError, match=r"config\.yaml") as error:
+        configuration.load(path)
+    assert "\n" not in str(error.value)
+    with pytest.raises(SpecError, match=r"absent.yaml"):
+        configuration.load(tmp_path / "absent.yaml")
+
+
+def test_the_images_of_a_data_set_are_counted_as_the_loader_splits_them():
+    from highways.data import SOURCES
+    from highways.spec import DATASETS
+
+    assert DATASETS.keys() == SOURCES.keys()
+    assert {name: images.validation for name, images in DATASETS.items()} == {
+        name: source.validation for name, source in SOURCES.items()
+    }

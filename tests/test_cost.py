@@ -1,0 +1,72 @@
+"""The cost model counts what the E-step does."""
+
+from dataclasses import replace
+
+import pytest
+
+from highways import cost
+from highways.cli import main
+from highways.spec import Conventions, Highway, Inference, Learning, Network, RunSpec
+
+
+@pytest.fixture
+def deep() -> RunSpec:
+    return RunSpec("mnist", "hep", Network(32), Learning(6e-5), Inference("adam", 0.005, 96), Highway(0.1))
+
+
+def test_operations_are_those_that_torch_counts(deep):
+    """torch's own counter of floating-point operations, on one E-step of three steps and one learning step."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from highways.methods import rule
+    from highways.network import initialise
+
+    spec = replace(deep, inference=Inference("euler", 0.01, 3), conventions=Conventions(activation="post"))
+    parameters = initialise(spec, 784, 10)
+    learner = rule("hep")(spec, parameters, "batched")
+    x, y = torch.randn(128, 784), torch.eye(10)[torch.arange(128) % 10]
+
+    def counted(steps: int) -> int:
+        learner.inference = Inference("euler", 0.01, steps)
+        with FlopCounterMode(display=False) as counter:
+            learner.gradient(parameters, x, y)
+        return counter.get_total_flops()
+
+    assert counted(4) - counted(3) == cost.step_operations(spec)
+    whole = replace(spec, epochs=1)
+    per_update = (cost.operations(whole) - cost.sweep_operations(whole) * 10_000 / 128) / cost.updates(whole)
+    assert per_update == pytest.approx(counted(3), rel=0.35)  # the sweeps around the steps are approximate
+
+
+def test_the_paper_costs_about_50_petaflop(paper):
+    from highways import config
+
+    total = sum(cost.operations(run.spec) for run in config.all_runs(paper).values())
+    assert total == pytest.approx(50e15, rel=0.1)
+
+
+def test_cost_grows_with_the_run(deep):
+    assert cost.updates(deep) == 12 * 391
+    for larger in (
+        replace(deep, epochs=24),
+        replace(deep, network=Network(64)),
+        replace(deep, inference=Inference("adam", 0.005, 192)),
+    ):
+        assert cost.seconds(larger) > 1.8 * cost.seconds(deep)
+    assert cost.memory_mb(replace(deep, network=Network(128))) > cost.memory_mb(deep)
+
+
+def test_calibration_measures_this_machine():
+    rates = cost.calibrate("batched")
+    assert 0.5 < rates.gflops < 5000
+    assert 0.0 <= rates.call_seconds < 0.1
+
+
+def test_the_cost_command_adds_up(root, monkeypatch, capsys):
+    monkeypatch.chdir(root)
+    assert main(["cost"]) == 0
+    *rows, total, rate = capsys.readouterr().out.splitlines()[1:]
+    assert sum(int(row.split()[3]) for row in rows) == int(total.split()[1]) == 213
+    assert sum(float(row.split()[5]) for row in rows) == pytest.approx(float(total.split()[3]), abs=0.2)
+    assert "GFLOP/s" in rate

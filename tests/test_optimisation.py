@@ -1,0 +1,137 @@
+"""The M-step's optimiser and its learning-rate schedule."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from highways import optimisation
+from highways.network import Parameters, initialise
+from highways.spec import Learning
+from networks import make_spec, stream
+
+
+def gradients_like(parameters: Parameters, count: int) -> list[Parameters]:
+    noise = stream(7)
+    return [
+        Parameters(
+            **{
+                name: torch.randn(tensor.shape, generator=noise, dtype=torch.float64).to(tensor.dtype)
+                for name, tensor in parameters.named().items()
+            }
+        )
+        for _ in range(count)
+    ]
+
+
+def layers(tensor: Tensor, name: str) -> list[Tensor]:
+    """The tensors of single layers that a stacked one holds."""
+    return [*tensor.unbind()] if name in ("w_hidden", "b_hidden", "gain") else [tensor]
+
+
+@pytest.mark.parametrize("depth", [2, 5])
+@pytest.mark.parametrize("gain_decays", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+def test_stacked_weights_learn_as_separate_weights_do(depth: int, gain_decays: bool, bias: bool) -> None:
+    spec = make_spec(
+        depth=depth,
+        learning={"lr": 0.02, "weight_decay": 0.3, "eps": 1e-5},
+        conventions={"weight_decay_on_gain": gain_decays, "bias": bias},
+    )
+    parameters = initialise(spec, 5, 4)
+    single = {
+        name: [layer.clone().requires_grad_() for layer in layers(tensor, name)]
+        for name, tensor in parameters.named().items()
+    }
+    groups = [
+        {"params": single.pop("gain"), "weight_decay": 0.3 if gain_decays else 0.0},
+        {"params": [layer for tensors in single.values() for layer in tensors], "weight_decay": 0.3},
+    ]
+    groups = [group for group in groups if group["params"]]
+    theirs = torch.optim.AdamW(groups, eps=1e-5, foreach=False)
+    ours = optimisation.weight_optimizer(spec, parameters)
+    gain = groups[0]["params"] if len(groups) == 2 else []
+    for update, gradient in enumerate(gradients_like(parameters, 6)):
+        lr = 0.02 / (1 + update)
+        for name, tensor in gradient.named().items():
+            for layer, grad in zip({**single, "gain": gain}[name], layers(tensor, name), strict=True):
+                layer.grad = grad.clone()
+        for group in theirs.param_groups:
+            group["lr"] = lr
+        theirs.step()
+        optimisation.apply(ours, parameters, gradient, lr)
+        for name, tensor in parameters.named().items():
+            expected = {**single, "gain": gain}[name]
+            for ours_layer, layer in zip(layers(tensor, name), expected, strict=True):
+                torch.testing.assert_close(ours_layer, layer.detach(), rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("gain_decays", [False, True])
+def test_a_gain_without_a_gradient_decays_only_on_demand(gain_decays: bool) -> None:
+    spec = make_spec(learning={"lr": 0.5, "weight_decay": 0.1}, conventions={"weight_decay_on_gain": gain_decays})
+    parameters = initialise(spec, 5, 4)
+    before = parameters.clone()
+    zero = Parameters(**{name: torch.zeros_like(tensor) for name, tensor in parameters.named().items()})
+    optimisation.apply(optimisation.weight_optimizer(spec, parameters), parameters, zero, lr=0.5)
+    kept = 1 - 0.5 * 0.1
+    torch.testing.assert_close(parameters.gain, before.gain * (kept if gain_decays else 1.0))
+    for ours, start in zip(parameters.matrices(), before.matrices(), strict=True):
+        torch.testing.assert_close(ours, start * kept)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_first_update_steps_down_the_gradient_by_the_learning_rate(dtype: str) -> None:
+    spec = make_spec(dtype=dtype, learning={"weight_decay": 0.0})
+    parameters = initialise(spec, 5, 4)
+    before, (gradient,) = parameters.clone(), gradients_like(parameters, 1)
+    optimisation.apply(optimisation.weight_optimizer(spec, parameters), parameters, gradient, lr=0.25)
+    for name, tensor in parameters.named().items():
+        torch.testing.assert_close(
+            tensor - before.named()[name], -0.25 * gradient.named()[name].sign(), rtol=0, atol=1e-5
+        )
+
+
+# The schedule
+
+
+def rates(updates: int, **settings: Any) -> list[float]:
+    learning = Learning(**{"lr": 0.1, **settings})
+    return [optimisation.learning_rate(learning, update, updates) for update in range(updates)]
+
+
+def test_a_constant_rate_is_constant() -> None:
+    assert rates(50, schedule="constant", horizon=7) == [0.1] * 50
+
+
+def test_the_rate_warms_up_linearly_and_is_full_at_the_end_of_warm_up() -> None:
+    warm = rates(100, schedule="warmup_cosine", warmup_fraction=0.2)
+    assert warm[:20] == pytest.approx([0.1 * (update + 1) / 20 for update in range(20)], rel=1e-14)
+    assert warm[20] == max(warm) == pytest.approx(0.1, rel=1e-14)
+
+
+def test_after_warm_up_the_rate_falls_as_half_a_cosine_to_zero_at_the_horizon() -> None:
+    learning = Learning(lr=0.1, schedule="warmup_cosine", warmup_fraction=0.2)
+    for update, expected in ((20, 0.1), (60, 0.05), (40, 0.05 * (1 + math.sqrt(0.5))), (100, 0.0), (130, 0.0)):
+        assert optimisation.learning_rate(learning, update, 100) == pytest.approx(expected, abs=1e-17)
+    falling = rates(100, schedule="warmup_cosine", warmup_fraction=0.2)[20:]
+    assert falling == sorted(falling, reverse=True)
+    assert 0 < falling[-1] < 1e-4
+
+
+def test_a_run_without_warm_up_starts_at_the_full_rate() -> None:
+    assert rates(10, schedule="warmup_cosine", warmup_fraction=0.0)[0] == 0.1
+
+
+def test_a_horizon_beyond_the_run_cuts_the_schedule_short() -> None:
+    settings = {"schedule": "warmup_cosine", "warmup_fraction": 0.05}
+    long = rates(200, **settings)
+    assert rates(40, **settings, horizon=200) == long[:40]
+    assert rates(40, **settings) != long[:40]
+    assert rates(200, **settings, horizon=200) == long
+
+
+def test_all_of_the_horizon_may_be_warm_up() -> None:
+    warm = rates(10, schedule="warmup_cosine", warmup_fraction=1.0)
+    assert warm == pytest.approx([0.01 * (update + 1) for update in range(10)], rel=1e-14)

@@ -1,0 +1,259 @@
+"""The workflow runs what is missing or changed, and nothing else."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import Project
+from highways import config as configuration
+from highways import record
+from highways.status import state
+
+SMOKE = ["--workflow-profile", "workflow/profiles/smoke", "--cores", "2"]
+RUNS = "results/smoke/runs"
+HEP_8 = "smoke/fashion_mnist_excerpt/L008/hep/alpha1.8_k1"
+
+pytestmark = pytest.mark.dag
+
+
+def smoke_config(folder: Path) -> dict:
+    """config.yaml with the smoke configuration merged over it, as Snakemake does it."""
+    import yaml
+    from snakemake.utils import update_config
+
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    update_config(config, yaml.safe_load((folder / "workflow/profiles/smoke/smoke.yaml").read_text()))
+    return configuration.validate(config)
+
+
+def trained(plan: dict[str, list[str]]) -> set[str]:
+    return {what.removesuffix(" at the chosen learning rate") for what in plan.get("training", [])}
+
+
+def test_the_smoke_run_leaves_every_record_table_and_figure(smoke):
+    runs = configuration.all_runs(smoke_config(smoke.folder)).values()
+    assert {state(run, smoke.folder / RUNS)[0] for run in runs} <= {"done", "diverged"}
+    results = smoke.folder / "results/smoke"
+    found = {path.name for folder in ("tables", "figures") for path in (results / folder).iterdir()}
+    tables = {
+        f"{name}.{ending}" for name in ("depth", "density", "settings") for ending in ("csv", "md", "html", "tex")
+    }
+    figures = {f"{name}.{ending}" for name in ("depth", "strength", "training") for ending in ("png", "pdf")}
+    assert found == tables | figures
+    assert (results / "figures/depth.png").read_bytes().startswith(b"\x89PNG")
+    assert "not run" not in (results / "tables/depth.md").read_text()
+    left = [path for path in results.rglob("*") if path.suffix in (".pt", ".tmp") or ".progress" in path.name]
+    assert left == []
+    assert {path.name for path in (smoke.folder / "results").iterdir()} == {"smoke"}
+
+
+def test_the_selected_runs_took_the_rate_that_validated_best(smoke):
+    runs = configuration.all_runs(smoke_config(smoke.folder))
+    for path, run in runs.items():
+        if run.selection is not None:
+            chosen = record.read(smoke.folder / RUNS / f"{path}.json")["spec"]["learning"]["lr"]
+            sweep = {
+                rival.spec.learning.lr: record.read(smoke.folder / RUNS / f"{rival.path}.json")[
+                    "validation_accuracy"
+                ]
+                for rival in configuration.sweep_runs(smoke_config(smoke.folder), run.selection)
+            }
+            assert sweep[chosen] == max(sweep.values())
+
+
+def test_a_finished_workflow_has_nothing_to_do(smoke):
+    run = smoke.snakemake("--dry-run", *SMOKE)
+    assert "Nothing to be done" in run.stdout + run.stderr
+
+
+def test_a_lost_check_of_the_data_trains_nothing_again(finished):
+    shutil.rmtree(finished.folder / "results/smoke/data")
+    (finished.folder / RUNS / f"{HEP_8}/seed1.json").unlink()
+    assert trained(finished.plan(*SMOKE)) == {f"{HEP_8}/seed1"}
+
+
+def test_one_deleted_record_runs_one_job(finished):
+    (finished.folder / RUNS / f"{HEP_8}/seed1.json").unlink()
+    assert trained(finished.plan(*SMOKE)) == {f"{HEP_8}/seed1"}
+
+
+def test_one_changed_strength_runs_exactly_its_seeds(finished):
+    finished.edit("workflow/profiles/smoke/smoke.yaml", "{depth: 16, alpha: 1.8,", "{depth: 16, alpha: 1.5,")
+    deep = "smoke/fashion_mnist_excerpt/L016/hep/alpha1.5_k1"
+    assert trained(finished.plan(*SMOKE)) == {f"{deep}/seed0", f"{deep}/seed1"}
+
+
+def test_one_changed_learning_rate_runs_the_runs_that_use_it(finished):
+    """PC carries its rate in its path; the record of HEP is replaced in place."""
+    finished.edit("workflow/profiles/smoke/smoke.yaml", "steps: 20, lr: 2.0e-3", "steps: 20, lr: 1.0e-3")
+    shallow = "smoke/fashion_mnist_excerpt/L004"
+    paths = (f"{shallow}/pc/lr0.001", f"{shallow}/hep/alpha0.5_k1")
+    assert trained(finished.plan(*SMOKE)) == {f"{path}/seed{seed}" for path in paths for seed in (0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new"),
+    [
+        ("src/highways/analysis/figures.py", '"""', '"""Edited. '),
+        ("src/highways/analysis/figures.py", "import", "import json  # noqa\nimport"),
+        ("src/highways/energy.py", "\nfrom typing", "\n# a comment\nfrom typing"),
+        ("src/highways/train.py", '"""The training loop', '"""The loop of training'),
+        ("environment.yml", "python=3.11", "python=3.12"),
+        ("src/highways/progress.py", "HEARTBEAT_SECONDS = 10.0", "HEARTBEAT_SECONDS = 9.0"),
+    ],
+)
+def test_an_edit_that_changes_no_number_trains_nothing(finished, path, old, new):
+    finished.edit(path, old, new)
+    assert trained(finished.plan(*SMOKE)) == set()
+
+
+def test_an_edit_of_the_equations_trains_everything_again(finished):
+    finished.edit("src/highways/energy.py", "0.5 * error.hidden", "0.25 * error.hidden")
+    assert trained(finished.plan(*SMOKE)) == set(configuration.all_runs(smoke_config(finished.folder)))
+
+
+def test_an_edit_of_one_rule_trains_that_rule(finished):
+    finished.edit("src/highways/methods/hep.py", "spec.highway.sigma_v *", "2 * spec.highway.sigma_v *")
+    assert {path.split("/")[3] for path in trained(finished.plan(*SMOKE))} == {"hep"}
+
+
+def test_a_clone_with_committed_records_trains_nothing(finished):
+    """Snakemake's own notes are not committed, and a clone gives every file a new time."""
+    cloned(finished)
+    assert trained(finished.plan(*SMOKE)) == set()
+
+
+def test_a_clone_with_committed_records_trains_only_what_is_new(finished):
+    cloned(finished)
+    finished.edit("workflow/profiles/smoke/smoke.yaml", "seeds: [0, 1]", "seeds: [0, 1, 2]")
+    plan = finished.plan(*SMOKE)
+    new = 3 * 3 + 3 + 2  # three depths and methods, three more strengths, two more spacings
+    assert {path.rpartition("/")[2] for path in trained(plan)} == {"seed2"}
+    assert len(trained(plan)) == new
+    assert plan["finding"] == ["and checking fashion_mnist_excerpt"]
+    finished.snakemake(*SMOKE, "--", f"{RUNS}/{HEP_8}/seed2.json")
+    assert len(trained(finished.plan(*SMOKE))) == new - 1
+
+
+def cloned(project: Project) -> None:
+    """Make of a finished project what a clone has: records and selections with new times, nothing else."""
+    shutil.rmtree(project.folder / ".snakemake")
+    for name in ("data", "tables", "figures", "logs"):
+        shutil.rmtree(project.folder / "results/smoke" / name)
+    for number, path in enumerate(sorted(project.folder.rglob("*"))):
+        os.utime(path, (time.time() - number,) * 2)
+
+
+def test_the_smoke_plan_lists_only_smoke_jobs(project):
+    plan = project.plan(*SMOKE)
+    assert all("smoke/fashion_mnist_excerpt" in path for path in trained(plan))
+    assert len(plan["training"]) == len(configuration.all_runs(smoke_config(project.folder)))
+
+
+def test_the_paper_s_plan_lists_every_run_once(project):
+    plan = project.plan()
+    assert sorted(plan["finding"]) == ["and checking fashion_mnist", "and checking mnist"]
+    assert len(plan["training"]) == 213
+    assert not any("smoke" in path for path in trained(plan))
+
+
+@pytest.mark.parametrize(
+    ("target", "jobs"),
+    [("table_settings", 0), ("table_density", 6 * 3), ("figure_strength", 11 * 3), ("table_depth", 168)],
+)
+def test_a_named_target_needs_its_own_runs_alone(project, target, jobs):
+    assert len(trained(project.plan(target))) == jobs
+
+
+def test_a_part_of_the_paper_is_a_small_configuration(project):
+    (project.folder / "part.yaml").write_text("depths: [4]\ndatasets: [mnist]\n")
+    plan = project.plan("--configfile", "part.yaml", "--", "table_depth")
+    assert len(plan["training"]) == 3 + 3 + 6 + 2
+    assert all("/L004/" in path for path in trained(plan))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("weight_decay: 1.0e-4", "weight_decay: 1e-4"), "training.weight_decay: '1e-4'"),
+        (("data_dir: null", "data_dir: null\ncolour: red"), "colour"),
+        (("depths: [4,", "depths: [1, 4,"), "no row for depth 1"),
+        (("datasets: [mnist,", "datasets: [emnist,"), "'emnist'"),
+        (("seeds: [0, 1, 2]", 'seeds: ["0", "1"]'), "use --configfile"),
+    ],
+)
+def test_a_bad_configuration_stops_the_workflow_with_its_key(project, change, says):
+    project.edit("config.yaml", *change)
+    run = project.snakemake("--dry-run", check=False)
+    assert run.returncode != 0
+    assert says in run.stdout + run.stderr
+    assert "Traceback" not in run.stdout + run.stderr
+
+
+def test_a_missing_data_set_stops_its_runs_with_what_to_do(project, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (project.folder / "part.yaml").write_text(f"depths: [4]\ndatasets: [mnist]\ndata_dir: {empty}\n")
+    run = project.snakemake("--configfile", "part.yaml", "--", "table_depth", check=False)
+    assert run.returncode != 0
+    assert "6bbc9ace898e44ae57da46a324031adb" in run.stdout + run.stderr
+    assert "Traceback" not in run.stdout + run.stderr
+    assert not (project.folder / "results/runs").exists()
+
+
+def test_a_project_in_a_folder_with_a_space_runs(project, tmp_path):
+    project.folder = project.folder.rename(tmp_path / "a project")
+    smoke_record = f"{RUNS}/smoke/fashion_mnist_excerpt/L004/backprop/lr0.001/seed0.json"
+    project.snakemake(*SMOKE, "--", smoke_record)
+    assert record.read(project.folder / smoke_record)["status"] == "ok"
+
+
+def test_a_run_cut_off_with_the_workflow_resumes(project):
+    """kill -9 on Snakemake and its job; the next start takes the checkpoint up, and the record is that of an
+    unbroken run."""
+    target = f"{RUNS}/smoke/fashion_mnist_excerpt/L016/hep/alpha1.8_k1/seed0.json"
+    command = [sys.executable, "-m", "snakemake", *SMOKE, "--", target]
+    log = project.folder / "log"
+    with log.open("w") as stream:
+        process = subprocess.Popen(
+            command, cwd=project.folder, stdout=stream, stderr=stream, start_new_session=True
+        )
+    checkpoint = (project.folder / target).with_suffix(".checkpoint.pt")
+    deadline = time.monotonic() + 120
+    while not checkpoint.exists():
+        assert time.monotonic() < deadline, log.read_text()[-2000:]
+        time.sleep(0.05)
+    os.killpg(process.pid, 9)
+    process.wait()
+    assert not (project.folder / target).exists()
+    project.snakemake(*SMOKE, "--unlock")
+    project.snakemake(*SMOKE, "--", target)
+    resumed = record.read(project.folder / target)
+    assert resumed["timing"]["attempts"] == 2
+    (project.folder / target).unlink()
+    project.snakemake(*SMOKE, "--", target)
+    unbroken = record.read(project.folder / target)
+    assert unbroken["timing"]["attempts"] == 1
+    assert record.comparable(resumed) == record.comparable(unbroken)
+
+
+def test_status_and_cost_speak_of_the_same_runs(smoke):
+    def highways(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "highways", *arguments, "--config", json.dumps(smoke_config(smoke.folder))],
+            cwd=smoke.folder,
+            capture_output=True,
+            text=True,
+        )
+
+    status = highways("status", "--runs", RUNS)
+    assert status.returncode == 0, status.stdout
+    assert status.stdout.splitlines()[-1].startswith("34 runs: ")
+    assert "total" in highways("cost").stdout
+    assert " 0 " in highways("cost", "--remaining", "--runs", RUNS).stdout.splitlines()[-2]
