@@ -62,6 +62,19 @@ def test_one_strength_changes_exactly_its_seeds(paper):
     assert gone == {f"paper/{data}/L008/hep/alpha1.8_k1/seed{s}" for data in paper["datasets"] for s in range(3)}
 
 
+def test_two_runs_never_share_a_record(paper):
+    sweep = {**paper["learning_rate_sweep"], "methods": ["backprop", "hep"]}
+    with pytest.raises(
+        SpecError, match=r"two different runs would share the record paper/mnist/L004/hep/alpha0.5_k1"
+    ):
+        configuration.validate(changed(paper, learning_rate_sweep=sweep))
+
+
+def test_strengths_that_differ_in_the_ninth_digit_have_different_records(paper):
+    close = changed(paper, strength_sweep__alphas=[0.1, 0.100000001])
+    assert len(configuration.all_runs(close)) == 213 - 9 * 3
+
+
 def test_a_selection_is_decided_by_the_sweep_of_its_cell_alone(paper):
     runs = configuration.sweep_runs(paper, "paper/mnist/L004/backprop")
     assert [run.spec.learning.lr for run in runs] == paper["learning_rate_sweep"]["learning_rates"]

@@ -2,19 +2,21 @@
 
 import math
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from highways import methods
+from highways import inference, methods
 from highways.diagnostics import per_layer
-from highways.energy import Errors, errors, state_gradient, weight_gradient
+from highways.energy import Errors, errors, predict, state_gradient, weight_gradient
 from highways.fields import SpecError
-from highways.methods import METHODS, backprop
+from highways.inference import batched
+from highways.methods import METHODS, backprop, pc
 from highways.methods.hep import feedback_matrices
-from highways.network import Parameters, feedforward, initialise
+from highways.network import Parameters, feedforward, first_prediction, initialise
 from networks import (
     CLASSES,
     KERNELS,
@@ -22,6 +24,7 @@ from networks import (
     PlainNetwork,
     Problem,
     assert_gradients_match,
+    backprop_errors,
     central_differences,
     make_problem,
     make_spec,
@@ -108,6 +111,51 @@ def test_weights_below_the_reach_of_every_signal_get_no_gradient(method: str, op
         assert bool(gradient.weights.matrices()[layer - 1].any()) == (layer not in silent), layer
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_no_kernel_leaves_rounding_in_layers_below_the_reach_of_every_signal(kernel: str) -> None:
+    """A width and a batch at which products of one layer and of all layers at once round differently."""
+    depth, steps = 12, 3
+    problem = make_problem(depth=depth, width=37, batch=80, dtype="float32", inference={"steps": steps})
+    error = problem.gradient(kernel).errors.hidden
+    assert not error[: depth - 1 - steps].any()
+
+
+def test_a_rule_relaxes_with_the_kernel_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a kernel that leaves the states where they are, nothing but the output layer learns."""
+
+    def stay(parameters: Any, x: Any, y: Any, z: Any, architecture: Any, *_: Any) -> Any:
+        mu_1 = first_prediction(parameters, x, architecture)
+        return z, errors(z, y, predict(parameters, z, mu_1, architecture))
+
+    still = SimpleNamespace(initial_states=batched.initial_states, relax=stay)
+    monkeypatch.setitem(inference.KERNELS, "still", still)
+    problem = make_problem()
+    *hidden, output = problem.gradient("still").weights.matrices()
+    assert not any(matrix.any() for matrix in hidden)
+    assert output.any()
+    assert all(matrix.any() for matrix in problem.gradient("batched").weights.matrices())
+
+
+def test_the_errors_that_weights_learn_from_are_computed_in_exact_float32(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Outside inference too: they are the same small differences of states of size 1."""
+    matmul, seen = torch.backends.cuda.matmul, []
+
+    def watched(*arguments: Any) -> Any:
+        seen.append(matmul.fp32_precision)
+        return predict(*arguments)
+
+    monkeypatch.setattr(pc, "predict", watched)
+    before, matmul.allow_tf32 = matmul.allow_tf32, True
+    try:
+        make_problem(dtype="float32").gradient()
+    finally:
+        matmul.allow_tf32 = before
+    assert seen
+    assert "tf32" not in seen
+
+
 @PHIS
 @ALL_READINGS
 def test_reading_each_layer_when_the_signal_arrives_is_backprop(reading: dict[str, Any], phi: str) -> None:
@@ -115,6 +163,7 @@ def test_reading_each_layer_when_the_signal_arrives_is_backprop(reading: dict[st
     depth = 5
     problem = make_problem(
         depth=depth,
+        width=12,
         batch=3,
         phi=phi,
         conventions={**reading, "state_gradient": "sum"},
@@ -196,11 +245,11 @@ def test_a_highway_of_strength_zero_is_predictive_coding_bit_for_bit(
         "dtype": dtype,
         "inference": {"optimizer": optimizer},
     }
-    pc = make_problem("pc", **settings)
-    hep = make_problem("hep", **settings, highway={"alpha": 0.0})
-    for ours, theirs in zip(hep.relax(kernel), pc.relax(kernel), strict=True):
+    plain = make_problem("pc", **settings)
+    cut = make_problem("hep", **settings, highway={"alpha": 0.0})
+    for ours, theirs in zip(cut.relax(kernel), plain.relax(kernel), strict=True):
         assert torch.equal(ours, theirs)
-    ours, theirs = hep.gradient(kernel), pc.gradient(kernel)
+    ours, theirs = cut.gradient(kernel), plain.gradient(kernel)
     for name, tensor in theirs.weights.named().items():
         assert torch.equal(ours.weights.named()[name], tensor), name
     assert torch.equal(ours.logits, theirs.logits)
@@ -282,9 +331,9 @@ def test_feedback_is_drawn_from_a_normal_of_width_sigma_v() -> None:
 
 def test_highways_change_the_gradient_of_layers_that_predictive_coding_leaves_silent() -> None:
     settings: dict[str, Any] = {"depth": 10, "inference": {"steps": 2}}
-    pc, hep = make_problem("pc", **settings).gradient(), make_problem("hep", **settings).gradient()
-    assert not any(matrix.any() for matrix in pc.weights.matrices()[:7])
-    assert all(matrix.any() for matrix in hep.weights.matrices())
+    without, with_highways = (make_problem(method, **settings).gradient() for method in ("pc", "hep"))
+    assert not any(matrix.any() for matrix in without.weights.matrices()[:7])
+    assert all(matrix.any() for matrix in with_highways.weights.matrices())
 
 
 # Backpropagation
@@ -316,11 +365,10 @@ def test_backprop_is_the_slope_of_the_mean_loss(reading: dict[str, Any]) -> None
         torch.testing.assert_close(gradient[name], slope, rtol=0, atol=1e-9)
 
 
-@PHIS
 @DEPTHS
-def test_backprop_reports_how_each_state_of_a_sample_should_move(depth: int, phi: str) -> None:
+def test_backprop_reports_how_each_state_of_a_sample_should_move(depth: int) -> None:
     """Its errors are -dl/dz_i of each sample's own loss, not of the mean."""
-    problem = make_problem("backprop", depth=depth, phi=phi, conventions={"rms_eps": 1e-2})
+    problem = make_problem("backprop", depth=depth, conventions={"rms_eps": 1e-2})
     network, error = PlainNetwork(problem), problem.gradient().errors
 
     def loss(offsets: Tensor) -> Tensor:
@@ -331,6 +379,14 @@ def test_backprop_reports_how_each_state_of_a_sample_should_move(depth: int, phi
     torch.testing.assert_close(error.hidden, -slope, rtol=0, atol=1e-9)
     p = network(problem.x).detach().softmax(-1)
     torch.testing.assert_close(error.output, problem.y - p, **ROUNDING)
+
+
+@PHIS
+@DEPTHS
+@ALL_READINGS
+def test_backprop_reports_the_errors_that_autograd_finds(reading: dict[str, Any], depth: int, phi: str) -> None:
+    problem = make_problem("backprop", depth=depth, phi=phi, conventions={**reading, "rms_eps": 1e-2})
+    torch.testing.assert_close(problem.gradient().errors.hidden, backprop_errors(problem), **ROUNDING)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -130,7 +130,7 @@ def test_every_layer_is_predicted_from_the_state_below_it(reading: dict[str, Any
 
 def test_the_output_does_not_feel_the_scale_of_a_normalised_layer() -> None:
     conventions = {"rms_eps": 0.0, "normalise_output_input": True, "activation": "post"}
-    problem = make_problem(phi="relu", conventions=conventions)
+    problem = make_problem(width=24, phi="relu", conventions=conventions)
     before = feedforward(problem.parameters, problem.x, problem.architecture)
     problem.parameters.w_in.mul_(3.0)
     problem.parameters.w_hidden.mul_(torch.rand(3, 1, 1, generator=stream(0)).double() + 0.5)

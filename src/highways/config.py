@@ -48,15 +48,21 @@ def validate(document: Any) -> dict[str, Any]:
     if problem is not None:
         raise SpecError(problem)
     config: dict[str, Any] = document
-    for _ in all_runs(config):
-        pass
+    all_runs(config)
     return config
 
 
 def all_runs(config: Config) -> dict[str, Run]:
-    """Every run that the configuration asks for, each once, by path."""
-    parts = (table_runs(config), strength_runs(config), density_runs(config))
-    return {run.path: run for part in parts for run in part}
+    """Every run that the configuration asks for, each once, by path; SpecError where two share a path."""
+    runs: dict[str, Run] = {}
+    for part in (table_runs(config), strength_runs(config), density_runs(config)):
+        for run in part:
+            if runs.setdefault(run.path, run) != run:
+                raise SpecError(
+                    f"two different runs would share the record {run.path}; a method with highways has no "
+                    "learning rate in its path, so take it out of learning_rate_sweep.methods"
+                )
+    return runs
 
 
 def table_runs(config: Config) -> Iterator[Run]:

@@ -174,6 +174,12 @@ def first_prediction(parameters: Parameters, x: Tensor, architecture: Architectu
     return phi(mu, architecture) if architecture.activates_prediction else mu
 
 
+def output_prediction(parameters: Parameters, z: Tensor, architecture: Architecture) -> Tensor:
+    """Logits mu_L, (B, C), from z_{L-1}, (B, N)."""
+    h = encode(z, parameters.output_gain, architecture).h
+    return torch.nn.functional.linear(h, parameters.w_out, parameters.b_out)
+
+
 def sweep(parameters: Parameters, x: Tensor, architecture: Architecture) -> tuple[list[Tensor], Tensor]:
     """A plain forward sweep: the predictions mu_1..mu_{L-1}, each (B, N), and the logits mu_L, (B, C)."""
     mu = first_prediction(parameters, x, architecture)
@@ -184,8 +190,7 @@ def sweep(parameters: Parameters, x: Tensor, architecture: Architecture) -> tupl
         if architecture.activates_prediction:
             mu = phi(mu, architecture)
         states.append(mu)
-    h = encode(mu, parameters.output_gain, architecture).h
-    return states, torch.nn.functional.linear(h, parameters.w_out, parameters.b_out)
+    return states, output_prediction(parameters, mu, architecture)
 
 
 def feedforward(parameters: Parameters, x: Tensor, architecture: Architecture) -> Tensor:

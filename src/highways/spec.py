@@ -171,10 +171,15 @@ class RunSpec:
     def variant(self) -> str:
         """What tells the runs of one method, data set and depth apart, besides the seed."""
         if self.highway is not None:
-            return f"alpha{self.highway.alpha:g}_k{self.highway.every}"
-        return f"lr{self.learning.lr:g}"
+            return f"alpha{_digits(self.highway.alpha)}_k{self.highway.every}"
+        return f"lr{_digits(self.learning.lr)}"
 
     @property
     def path(self) -> str:
         """Readable place of the run below its experiment, without an ending."""
         return f"{self.dataset}/L{self.network.depth:03d}/{self.method}/{self.variant}/seed{self.seed}"
+
+
+def _digits(value: float) -> str:
+    """The shortest text that is exactly this number."""
+    return repr(value).removesuffix(".0")

@@ -98,7 +98,7 @@ def test_depth_shows_ours_and_the_papers_at_its_depth(config, folder, record, fi
     assert [y for _, y in points(artist(figure, "paper:pc"))] == [97.8, 92.1, 35.5, 13.4, 12.5, 12.8]
     assert artist(figure, "paper:pc").get_markerfacecolor() == "none"
     assert points(artist(figure, "mean:pc")) == []
-    assert "not run: MNIST L=4 Vanilla PC, MNIST L=4 HEP" in small_print(figure)
+    assert "not run: MNIST L=4, MNIST L=8 Vanilla PC, MNIST L=8 BP" in small_print(figure)
 
 
 def test_density_shows_the_papers_row(config, folder, record, find):

@@ -1,5 +1,4 @@
 import json
-import re
 
 import pytest
 
@@ -8,7 +7,6 @@ from highways.analysis.frame import load
 from highways.analysis.selection import SelectionError, select_learning_rate
 from highways.config import selection_name, sweep_runs
 from highways.record import RecordError
-from highways.spec import RunSpec
 
 
 @pytest.fixture
@@ -72,11 +70,8 @@ def test_a_rate_with_a_run_that_diverged_without_accuracy_is_excluded(sweep):
     assert selection.validation_accuracy[1e-3] is None
 
 
-def test_nothing_is_chosen_where_all_rates_diverged(sweep, config, folder, name, tmp_path):
-    frame = sweep({rate: [(None, None)] * 2 for rate in (1e-4, 1e-3, 3e-3)})
-    assert select_learning_rate(frame) is None
-    with pytest.raises(SelectionError, match="every learning rate of the sweep diverged"):
-        commands.select(records(config, name, folder), tmp_path / "out.json")
+def test_nothing_is_chosen_where_all_rates_diverged(sweep):
+    assert select_learning_rate(sweep({rate: [(None, None)] * 2 for rate in (1e-4, 1e-3, 3e-3)})) is None
 
 
 def test_nothing_is_chosen_from_an_unfinished_sweep(sweep):
@@ -124,8 +119,14 @@ def test_the_command_names_a_record_that_cannot_be_used(sweep, records, tmp_path
 def test_the_command_refuses_the_records_of_two_cells(sweep, records, record, find, tmp_path):
     sweep({rate: [(0.9, 0.5)] * 2 for rate in (1e-4, 1e-3, 3e-3)})
     other = record(find("L004/pc", "seed0"))
-    with pytest.raises(SelectionError, match="not of mnist, depth 4, backprop; mnist, depth 4, pc"):
+    with pytest.raises(SelectionError, match="differ in more than learning rate and seed"):
         commands.select([*records, other], tmp_path / "out.json")
+
+
+def test_the_command_refuses_rates_with_different_seeds(sweep, records, tmp_path):
+    sweep({rate: [(0.9, 0.5)] * 2 for rate in (1e-4, 1e-3, 3e-3)})
+    with pytest.raises(SelectionError, match=r"every learning rate needs the same seeds, found .*: \[1\]"):
+        commands.select(records[1:], tmp_path / "out.json")
 
 
 def test_the_command_refuses_a_sweep_that_diverged_everywhere(sweep, records, tmp_path):

@@ -44,7 +44,9 @@ def test_the_smoke_run_leaves_every_record_table_and_figure(smoke):
     tables = {
         f"{name}.{ending}" for name in ("depth", "density", "settings") for ending in ("csv", "md", "html", "tex")
     }
-    figures = {f"{name}.{ending}" for name in ("depth", "strength", "training") for ending in ("png", "pdf")}
+    figures = {
+        f"{name}.{ending}" for name in ("depth", "density", "strength", "training") for ending in ("png", "pdf")
+    }
     assert found == tables | figures
     assert (results / "figures/depth.png").read_bytes().startswith(b"\x89PNG")
     assert "not run" not in (results / "tables/depth.md").read_text()

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from highways import record
@@ -33,13 +34,23 @@ def figure(name: str, config: Config, runs_folder: Path, out_folder: Path) -> No
 
 
 def select(records: Sequence[Path], out_file: Path) -> None:
-    """Choose the learning rate that the sweep records of one cell decide; SelectionError where they cannot."""
+    """Choose the learning rate that the sweep records of one cell decide; SelectionError where they cannot.
+
+    The records must differ in nothing but learning rate and seed, and every rate must have the same seeds.
+    """
     specs = {path: RunSpec.from_dict(record.read(path)["spec"]) for path in records}
-    cells = {(spec.dataset, spec.network.depth, spec.method) for spec in specs.values()}
-    if len(cells) != 1:
-        found = "; ".join(f"{dataset}, depth {depth}, {method}" for dataset, depth, method in sorted(cells))
-        raise SelectionError(f"select: the records must be the sweep of one cell, not of {found or 'none'}")
-    runs = {str(path): Run(str(path.with_suffix("")), spec) for path, spec in specs.items()}
+    first_path, first = next(iter(specs.items()))
+    for path, spec in specs.items():
+        alike = replace(spec, seed=first.seed, learning=replace(spec.learning, lr=first.learning.lr))
+        if alike != first:
+            raise SelectionError(f"select: {path} and {first_path} differ in more than learning rate and seed")
+    seeds: dict[float, set[int]] = {}
+    for spec in specs.values():
+        seeds.setdefault(spec.learning.lr, set()).add(spec.seed)
+    if len({frozenset(found) for found in seeds.values()}) > 1:
+        found = "; ".join(f"{rate:g}: {sorted(seeds[rate])}" for rate in sorted(seeds))
+        raise SelectionError(f"select: every learning rate needs the same seeds, found {found}")
+    runs = {str(path): Run(str(path).removesuffix(".json"), spec) for path, spec in specs.items()}
     selection = select_learning_rate(load(runs, Path()))
     if selection is None:
         raise SelectionError("select: every learning rate of the sweep diverged")

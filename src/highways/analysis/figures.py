@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from highways import paper
 from highways.analysis import style
-from highways.analysis.cells import Cell, density_cells, depth_cells, strength_cells
+from highways.analysis.cells import Cell, CellKey, density_cells, depth_cells, strength_cells
 from highways.analysis.frame import curves
 from highways.analysis.notes import DATASET_TITLES, cell_label
 from highways.config import Config, table_runs
@@ -115,9 +115,7 @@ def accuracy_versus_depth(config: Config, folder: Path) -> Figure:
             _published(axes, method, printed)
     panels[0].set_ylabel(_ACCURACY)
     _legend(figure, methods, paper_too=any(paper.depths(dataset) for dataset in datasets))
-    style.finish(
-        figure, [_spread(cells.values()), *_absent({cell_label(key): cell for key, cell in cells.items()})]
-    )
+    style.finish(figure, [_spread(cells.values()), *_absent(_labelled(cells))])
     return figure
 
 
@@ -126,7 +124,9 @@ def training(config: Config, folder: Path) -> Figure:
     cells = depth_cells(config, folder)
     _demand("training", cells.values())
     epochs = curves({run.path: run for run in table_runs(config)}, folder)
-    datasets, depths, methods = config["datasets"], config["depths"], config["methods"]
+    datasets, methods = config["datasets"], config["methods"]
+    run = {depth for (_, depth, _), cell in cells.items() if cell.finished}
+    depths = [depth for depth in config["depths"] if depth in run]
     size = (max(3.4, 1.35 * len(depths) + 0.6), 1.6 * len(datasets) + 0.7)
     figure, panels = _panels(len(datasets), len(depths), size)
     places = [(dataset, depth) for dataset in datasets for depth in depths]
@@ -145,7 +145,7 @@ def training(config: Config, folder: Path) -> Figure:
         axes.set_xlabel("Epoch")
     _legend(figure, methods, paper_too=False, markers=False)
     spread = f"Thin: one line per seed. Bold: their mean, while all of them last; n = {_counts(cells.values())}."
-    style.finish(figure, [spread, *_absent({cell_label(key): cell for key, cell in cells.items()})])
+    style.finish(figure, [spread, *_absent(_labelled(cells))])
     return figure
 
 
@@ -288,6 +288,20 @@ def _absent(cells: Mapping[str, Cell]) -> list[str]:
         if cell.status == "partial"
     ]
     return [f"{status}: {', '.join(names)}" for status, names in parts.items() if names]
+
+
+def _labelled(cells: Mapping[CellKey, Cell]) -> dict[str, Cell]:
+    """Cells by label; a depth at which no method was run is one label."""
+    depths: dict[tuple[str, int], list[CellKey]] = {}
+    for key in cells:
+        depths.setdefault(key[:2], []).append(key)
+    labelled = {}
+    for (dataset, depth), keys in depths.items():
+        if all(cells[key].status == "not run" for key in keys):
+            labelled[f"{DATASET_TITLES[dataset]} L={depth}"] = cells[keys[0]]
+        else:
+            labelled |= {cell_label(key): cells[key] for key in keys}
+    return labelled
 
 
 FIGURES: dict[str, Callable[[Config, Path], Figure]] = {

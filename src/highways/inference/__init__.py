@@ -5,7 +5,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from highways.energy import Highways
+from highways.energy import Errors, Highways
 from highways.fields import SpecError
 from highways.inference import batched, reference
 from highways.inference.arithmetic import exact_float32
@@ -24,11 +24,12 @@ def relax(
     conventions: Conventions,
     highways: Highways | None = None,
     kernel: str = "batched",
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Errors]:
     """Relax the free states for T steps from the feedforward sweep (section 2, Eq. z_update).
 
-    x (B, D), y (B, C) one-hot. Returns the initial and the final states, each (L-1, B, N). Hidden states whose
-    signal has not arrived stay exactly at their predictions: their errors are exactly zero.
+    x (B, D), y (B, C) one-hot. Returns the initial and the final states, each (L-1, B, N), and the errors at the
+    final states by the kernel's own products: where the signal has not arrived, the states are still exactly their
+    predictions and the errors exactly zero.
     """
     module = kernel_named(kernel)
     scale = 1.0 / x.shape[0] if conventions.state_gradient == "mean" else 1.0
@@ -36,8 +37,8 @@ def relax(
         initial = module.initial_states(parameters, x, architecture)
         if conventions.initial_state == "rounded":
             initial = _rounded(parameters, x, architecture).to(x.dtype)
-        final = module.relax(parameters, x, y, initial, architecture, inference, scale, highways)
-    return initial, final
+        final, error = module.relax(parameters, x, y, initial, architecture, inference, scale, highways)
+    return initial, final, error
 
 
 def kernel_named(name: str) -> ModuleType:

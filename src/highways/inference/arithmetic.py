@@ -18,11 +18,11 @@ def exact_float32() -> Iterator[None]:
     that decay geometrically over the layers end in denormals, which cost a CPU twenty times the time.
     """
     matmul = torch.backends.cuda.matmul
-    tf32, flushed = matmul.allow_tf32, _flushes_denormals()
-    matmul.allow_tf32 = False
+    precision, flushed = matmul.fp32_precision, _flushes_denormals()
+    matmul.fp32_precision = "ieee"
     torch.set_flush_denormal(True)
     try:
         yield
     finally:
-        matmul.allow_tf32 = tf32
+        matmul.fp32_precision = precision
         torch.set_flush_denormal(flushed)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from highways.energy import Highways, errors, hidden_gain, hidden_product, predict, state_gradient
+from highways.energy import Errors, Highways, errors, hidden_gain, hidden_product, predict, state_gradient
 from highways.inference.optimizer import state_optimizer
 from highways.network import Architecture, Parameters, encode, first_prediction, phi
 from highways.spec import Inference
@@ -19,8 +19,8 @@ def relax(
     inference: Inference,
     scale: float,
     highways: Highways | None,
-) -> Tensor:
-    """T steps from the states z, (L-1, B, N), which are left untouched; returns the states after them."""
+) -> tuple[Tensor, Errors]:
+    """T steps from the states z, (L-1, B, N), which are left untouched; the states after them and their errors."""
     mu_1 = first_prediction(parameters, x, architecture)
     z = z.clone()
     update = state_optimizer(inference, z)
@@ -29,7 +29,7 @@ def relax(
         error = errors(z, y, predictions)
         gradient = state_gradient(parameters, predictions, error, architecture, highways)
         update(z, gradient.mul_(scale), t)
-    return z
+    return z, errors(z, y, predict(parameters, z, mu_1, architecture))
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from highways.energy import Highways
+from highways.energy import Errors, Highways
 from highways.inference.optimizer import state_optimizer
 from highways.network import Architecture, Parameters
 from highways.spec import Inference
@@ -73,8 +73,8 @@ def relax(
     inference: Inference,
     scale: float,
     highways: Highways | None,
-) -> Tensor:
-    """T steps from the states z, (L-1, B, N), which are left untouched; returns the states after them."""
+) -> tuple[Tensor, Errors]:
+    """T steps from the states z, (L-1, B, N), which are left untouched; the states after them and their errors."""
     z = z.clone()
     update = state_optimizer(inference, z)
     for t in range(1, inference.steps + 1):
@@ -83,7 +83,15 @@ def relax(
             total = augmented_energy(parameters, x, y, free, architecture, highways)
             (gradient,) = torch.autograd.grad(total, free)
         update(z, gradient * scale, t)
-    return z
+    with torch.no_grad():
+        return z, errors(parameters, x, y, z, architecture)
+
+
+def errors(parameters: Parameters, x: Tensor, y: Tensor, z: Tensor, architecture: Architecture) -> Errors:
+    """Eq. errors at the states z."""
+    below = [x, *z.unbind()]
+    *mu, logits = (prediction(parameters, layer, state, architecture) for layer, state in enumerate(below))
+    return Errors(z - torch.stack(mu), y - logits.softmax(-1))
 
 
 @torch.no_grad()

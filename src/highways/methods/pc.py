@@ -6,10 +6,11 @@ Local but for the transposed weights in J^T: layer l learns from its own activit
 import torch
 from torch import Tensor
 
-from highways.energy import Highways, errors, predict, weight_gradient
+from highways.energy import Highways, predict, weight_gradient
 from highways.inference import relax
+from highways.inference.arithmetic import exact_float32
 from highways.methods.base import Gradient
-from highways.network import Architecture, Parameters, first_prediction
+from highways.network import Architecture, Parameters, first_prediction, output_prediction
 from highways.spec import RunSpec
 
 
@@ -27,7 +28,7 @@ class Rule:
 
     @torch.no_grad()
     def gradient(self, parameters: Parameters, x: Tensor, y: Tensor) -> Gradient:
-        initial, final = relax(
+        initial, final, error = relax(
             parameters,
             x,
             y,
@@ -37,10 +38,11 @@ class Rule:
             self.highways,
             self.kernel,
         )
-        mu_1 = first_prediction(parameters, x, self.architecture)
-        predictions = predict(parameters, final, mu_1, self.architecture)
-        error = errors(final, y, predictions)
-        weights = weight_gradient(parameters, x, predictions, error, self.architecture)
-        for tensor in weights.named().values():
-            tensor.div_(x.shape[0])
-        return Gradient(weights, predict(parameters, initial, mu_1, self.architecture).logits, error)
+        with exact_float32():
+            mu_1 = first_prediction(parameters, x, self.architecture)
+            predictions = predict(parameters, final, mu_1, self.architecture)
+            weights = weight_gradient(parameters, x, predictions, error, self.architecture)
+            for tensor in weights.named().values():
+                tensor.div_(x.shape[0])
+            logits = output_prediction(parameters, initial[-1], self.architecture)
+        return Gradient(weights, logits, error)

@@ -1,0 +1,65 @@
+"""The commands of the README do what it says, and its numbers are those of the records."""
+
+import csv
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "README.md").read_text()
+COMMANDS = [
+    line.partition(" #")[0].strip()
+    for block in re.findall(r"```bash\n(.*?)```", TEXT, re.DOTALL)
+    for line in block.splitlines()
+    if line.strip()
+]
+
+pytestmark = pytest.mark.dag
+
+
+def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+def test_the_two_commands_come_first():
+    assert COMMANDS[:2] == ["make smoke", "make test"]
+    for command in COMMANDS[:2]:
+        assert run([*command.split(), "--dry-run"], ROOT).returncode == 0
+
+
+@pytest.mark.parametrize("command", COMMANDS[2:])
+def test_a_command_of_the_readme_works(project, command):
+    """Workflows are planned, not run; a run of hours is cut down to one epoch at the embedded data."""
+    words = shlex.split(command)
+    (project.folder / "results").mkdir()
+    (project.folder / "results/runs").symlink_to(ROOT / "results/runs")
+    (project.folder / "part.yaml").write_text("depths: [4]\n")
+    if words[0] == "snakemake":
+        result = run([sys.executable, "-m", "snakemake", "--dry-run", *words[1:]], project.folder)
+    elif words[0] == "highways":
+        cut = ["--set", "epochs=1", "--set", "dataset=fashion_mnist_excerpt"] if words[1] == "train" else []
+        result = run([sys.executable, "-m", "highways", *words[1:], *cut], project.folder)
+    else:
+        assert command in (". .venv/bin/activate", "echo 'depths: [4]' > part.yaml")
+        return
+    assert result.returncode in ((0, 3) if words[1:2] == ["status"] else (0,)), result.stdout + result.stderr
+
+
+def test_the_files_that_the_readme_names_exist():
+    links = re.findall(r"\]\(([^)]+)\)", TEXT)
+    assert len(links) > 5
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_numbers_of_the_readme_are_those_of_the_table():
+    with (ROOT / "results/tables/depth.csv").open() as file:
+        rows = {(row["dataset"], row["method"]): row for row in csv.DictReader(file) if row["depth"] == "4"}
+    for dataset, title in (("mnist", "MNIST"), ("fashion_mnist", "Fashion-MNIST")):
+        for source, prefix in (("ours", ""), ("paper", "paper_")):
+            cells = [rows[dataset, method] for method in ("pc", "hep", "backprop")]
+            shown = [f"{float(c[prefix + 'mean']):.1f} ± {float(c[prefix + 'std']):.1f}" for c in cells]
+            assert f"| {title}, {source} | {' | '.join(shown)} |" in TEXT
