@@ -27,5 +27,6 @@ rule all:
         rules.table_density.output,
         rules.table_settings.output,
         rules.figure_depth.output,
+        rules.figure_density.output,
         rules.figure_strength.output,
         rules.figure_training.output,

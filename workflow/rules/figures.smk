@@ -65,3 +65,25 @@ rule figure_training:
         "figure: training curves"
     shell:
         "highways figure training --config {params.config:q} --runs {params.runs:q} --out {params.folder:q} 2> {log:q}"
+
+
+rule figure_density:
+    input:
+        records(configuration.density_runs(config)),
+    output:
+        multiext("<results>/figures/density", ".png", ".pdf"),
+    log:
+        "<results>/logs/figures/density.log",
+    conda:
+        "../../environment.yml"
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        config=CONFIG,
+        runs=runs_folder,
+        folder=lambda w, output: Path(output[0]).parent,
+    message:
+        "figure: accuracy against the spacing of the highways"
+    shell:
+        "highways figure density --config {params.config:q} --runs {params.runs:q} --out {params.folder:q} 2> {log:q}"
