@@ -168,8 +168,13 @@ def test_endpoints_are_counted_from_the_output(tiny, depth, every, layers, endpo
 
 
 def test_without_the_first_layer_no_endpoint_may_be_left(tiny):
-    with pytest.raises(SpecError, match=r"highway\.every: 3 leaves no hidden layer"):
+    with pytest.raises(SpecError, match=r"highway\.every: 3 leaves no hidden layer .* from 1 to 2"):
         tiny(highway=Highway(0.1, every=3), conventions=Conventions(highway_layers="without_first"))
+
+
+def test_the_smallest_network_without_its_first_layer_has_no_endpoint(tiny):
+    with pytest.raises(SpecError, match="there is none to be had"):
+        tiny(network=Network(2, width=16), conventions=Conventions(highway_layers="without_first"))
 
 
 def test_paths_are_readable(tiny):

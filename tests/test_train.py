@@ -177,7 +177,7 @@ def start_and_signal(spec, out: Path, signum: int, epoch: int) -> int:
         for line in process.stderr:
             if line.startswith(f"epoch {epoch - 1}/"):
                 break
-        time.sleep(0.15)
+        time.sleep(0.1)
         process.send_signal(signum)
         process.stderr.read()
     return process.returncode
@@ -186,7 +186,7 @@ def start_and_signal(spec, out: Path, signum: int, epoch: int) -> int:
 @pytest.fixture
 def long(tiny):
     """A run whose epochs take some tenths of a second, so that a signal lands inside one."""
-    return tiny("hep", network=Network(6, width=32), inference=Inference("adam", 0.005, 16), epochs=4)
+    return tiny("hep", network=Network(6, width=32), inference=Inference("adam", 0.005, 400), epochs=4)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,12 @@
 """Where and how a run is computed. None of it is part of a spec; all of it is in the record."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from highways.fields import SpecError
-from highways.inference import kernel_named
+from highways.inference import choose_kernel
 
 
 @dataclass(frozen=True)
@@ -16,15 +16,14 @@ class Machine:
     data_dir: str | None = None
     device: str = "cpu"
     threads: int = 1
-    kernel: str = "batched"
+    kernel: str = "auto"
     quiet: bool = False
 
-    def prepare(self) -> None:
-        """Set the number of threads and flush denormals, for the whole process.
+    def prepared(self, dtype: str) -> "Machine":
+        """Set threads and the flushing of denormals for the whole process; the machine with its kernel chosen.
 
         SpecError where there is no such kernel or device.
         """
-        kernel_named(self.kernel)
         try:
             torch.empty(0, device=self.device)
         except (AssertionError, RuntimeError) as error:
@@ -34,6 +33,8 @@ class Machine:
             ) from None
         torch.set_num_threads(self.threads)
         torch.set_flush_denormal(True)
+        kernel = choose_kernel(self.kernel, torch.device(self.device), getattr(torch, dtype))
+        return replace(self, kernel=kernel)
 
     def device_name(self) -> str:
         """The model of the processor or the card."""

@@ -3,15 +3,26 @@
 import ast
 import hashlib
 import platform
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 from highways import __version__
+from highways.methods import METHODS
 
 PACKAGE = Path(__file__).parent
 # The modules that determine a number, besides the learning rule itself.
 MODULES = ("data", "diagnostics", "energy", "evaluation", "network", "optimisation", "randomness", "train")
+INFERENCE = (
+    "__init__.py",
+    "arithmetic.py",
+    "batched.py",
+    "estep.cpp",
+    "native.py",
+    "optimizer.py",
+    "reference.py",
+)
 
 
 def training_code(method: str) -> str:
@@ -19,7 +30,9 @@ def training_code(method: str) -> str:
 
     It is taken from the syntax tree without docstrings, so that comments and layout do not count.
     """
-    modules = {PACKAGE / f"{name}.py" for name in MODULES} | set((PACKAGE / "inference").glob("*.py"))
+    modules = {PACKAGE / f"{name}.py" for name in MODULES}
+    if METHODS[method].inference:
+        modules |= {PACKAGE / "inference" / name for name in INFERENCE}
     todo = [method, "base"]
     while todo:
         module = PACKAGE / "methods" / f"{todo.pop()}.py"
@@ -44,6 +57,8 @@ def _sibling_rules(module: Path) -> list[str]:
 
 
 def _meaning(module: Path) -> str:
+    if module.suffix == ".cpp":
+        return re.sub(r"//.*", "", module.read_text())
     tree = ast.parse(module.read_text())
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:

@@ -129,9 +129,11 @@ class RunSpec:
                     f"{name}: method {self.method!r} {'needs' if used else 'does not use'} this section"
                 )
         if self.highway is not None and not self.endpoints:
+            last = self.network.depth - self._lowest_endpoint
+            remedy = f"it takes a whole number from 1 to {last}" if last else "there is none to be had"
             raise SpecError(
                 f"highway.every: {self.highway.every} leaves no hidden layer with a highway at depth "
-                f"{self.network.depth}; it takes a whole number from 1 to {self.network.depth - 1}"
+                f"{self.network.depth}; {remedy}"
             )
 
     @property
@@ -140,8 +142,11 @@ class RunSpec:
         if self.highway is None:
             return ()
         depth, k = self.network.depth, self.highway.every
-        lowest = 2 if self.conventions.highway_layers == "without_first" else 1
-        return tuple(i for i in range(1, depth) if (depth - i) % k == 0 and i >= lowest)
+        return tuple(i for i in range(self._lowest_endpoint, depth) if (depth - i) % k == 0)
+
+    @property
+    def _lowest_endpoint(self) -> int:
+        return 2 if self.conventions.highway_layers == "without_first" else 1
 
     @classmethod
     def from_dict(cls, mapping: Any) -> "RunSpec":

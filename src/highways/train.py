@@ -40,8 +40,7 @@ def train(spec: RunSpec, out: Path, machine: Machine) -> dict[str, Any]:
     Raises Interrupted after saving a checkpoint on SIGTERM or SIGINT, data.DataError for unusable data and
     OSError where the folder of `out` cannot be written.
     """
-    machine.prepare()
-    training = Training(spec, out, machine)
+    training = Training(spec, out, machine.prepared(spec.dtype))
     with Interruptible() as guard:
         try:
             training.run(guard)

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SMOKE = ["--workflow-profile", "workflow/profiles/smoke", "--cores", "2"]
-PARTS = ("Snakefile", "config.yaml", "environment.yml", "src", "workflow")
+PARTS = ("Snakefile", "config.yaml", "environment.yml", "profiles", "src", "workflow")
 
 
 class Project:
@@ -23,7 +23,9 @@ class Project:
         for part in PARTS:
             source = ROOT / part
             ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
-            if source.is_dir():
+            if source.is_symlink():
+                (folder / part).symlink_to(source.readlink())
+            elif source.is_dir():
                 shutil.copytree(source, folder / part, symlinks=True, ignore=ignore)
             else:
                 shutil.copy2(source, folder / part)

@@ -9,6 +9,7 @@ SOURCE = Path(workflow.basedir) / "src"
 sys.path.insert(0, str(SOURCE))
 
 from snakemake.exceptions import WorkflowError
+from snakemake.io import IOFile
 
 from highways import config as configuration
 from highways import cost, provenance
@@ -39,16 +40,21 @@ def runs_folder(wildcards):
     return RUNS_FOLDER
 
 
+def record(run):
+    return f"{RUNS_FOLDER}/{run.path}.json"
+
+
 def records(runs):
-    return [f"{RUNS_FOLDER}/{run.path}.json" for run in runs]
+    return [record(run) for run in runs]
 
 
 # A run's check of its data. A record that is there while the check is not came with a clone: it needs no data, and
 # the check, once made, must not count as its new input.
 def data_check(run):
     check = Path(f"{RESULTS}/data/{run.spec.dataset}.json")
-    record = Path(f"{RUNS_FOLDER}/{run.path}.json")
-    return [] if record.exists() and not check.exists() else ancient(str(check))
+    return (
+        [] if Path(record(run)).exists() and not check.exists() else ancient(str(check))
+    )
 
 
 def selected(wildcards):
@@ -59,8 +65,17 @@ def sweep(wildcards):
     return configuration.sweep_runs(config, wildcards.selection)
 
 
-# What a choice of a learning rate depends on. With the code, it determines the records of the sweep, so the choice
-# need not look at their times.
+# Inputs of a file whose times count only if Snakemake made that file here: in a clone, times mean nothing.
+def inputs(paths, output):
+    made_here = workflow.persistence.metadata(IOFile(output)) is not None
+    return list(paths) if made_here else [ancient(path) for path in paths]
+
+
+def selection_file(selection):
+    return f"{RESULTS}/selections/{selection}.json"
+
+
+# What a choice of a learning rate depends on, besides the code.
 def sweep_specs(wildcards):
     return [run.spec.hash for run in sweep(wildcards)]
 

@@ -1,7 +1,7 @@
 # One training job per run record.
 #
 # A job re-runs when its own spec changes, or the code that determines its numbers (`code`, a fingerprint without
-# comments); plotting code, the settings of other runs and the times of files do not count. Checkpoints lie beside
+# comments); plotting code and the settings of other runs do not count. Checkpoints lie beside
 # the records and are not declared, so that a failed job keeps them.
 
 
@@ -36,7 +36,7 @@ rule train:
 
 rule select_learning_rate:
     input:
-        lambda w: [ancient(path) for path in records(sweep(w))],
+        lambda w: inputs(records(sweep(w)), selection_file(w.selection)),
     output:
         "<results>/selections/{selection}.json",
     log:
@@ -58,7 +58,7 @@ rule select_learning_rate:
 rule train_selected:
     input:
         lambda w: data_check(selected(w)),
-        rate=ancient("<results>/selections/{selection}.json"),
+        rate=lambda w: inputs([selection_file(w.selection)], record(selected(w))),
     output:
         "<results>/runs/{selection}/selected/seed{seed}.json",
     log:

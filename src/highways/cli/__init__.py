@@ -5,6 +5,7 @@ import sys
 
 from highways import __version__
 from highways.cli.analysis import add_analysis
+from highways.cli.build import add_build
 from highways.cli.data import add_data
 from highways.cli.plan import add_cost, add_status
 from highways.cli.train import add_train
@@ -44,6 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     add_train(commands)
     add_data(commands)
+    add_build(commands)
     add_status(commands)
     add_cost(commands)
     add_analysis(commands)

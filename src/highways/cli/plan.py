@@ -44,7 +44,7 @@ def add_cost(commands: Any) -> None:
     add_config(parser)
     add_runs(parser)
     parser.add_argument("--calibrate", action="store_true", help="measure this machine first")
-    parser.add_argument("--kernel", default="batched", help="kernel to calibrate (default: %(default)s)")
+    parser.add_argument("--kernel", default="auto", help="kernel to calibrate (default: %(default)s)")
     parser.add_argument("--remaining", action="store_true", help="leave out runs that are finished")
 
 

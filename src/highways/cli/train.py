@@ -53,7 +53,7 @@ def add_train(commands: Any) -> None:
     how.add_argument("--data-dir", metavar="FOLDER", help="where the data lie (default: see `highways data`)")
     how.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: %(default)s)")
     how.add_argument("--threads", type=int, default=1, help="default: %(default)s, the fastest for many runs")
-    how.add_argument("--kernel", default="batched", help="of the E-step: batched or reference (default: batched)")
+    how.add_argument("--kernel", default="auto", help="auto (default), native, batched or reference")
     how.add_argument("--quiet", action="store_true", help="no progress on standard error")
 
 

@@ -1,5 +1,11 @@
-"""The E-step: relax the free states on the energy, by one of several kernels that are held to the same tests."""
+"""The E-step: relax the free states on the energy, by one of several kernels that are held to the same tests.
 
+native     C++, float32 on a CPU: the fastest there
+batched    closed form in torch, all layers in one product; CPU or GPU
+reference  autograd on the energy: slow, the ground truth
+"""
+
+import sys
 from types import ModuleType
 
 import torch
@@ -7,12 +13,13 @@ from torch import Tensor
 
 from highways.energy import Errors, Highways
 from highways.fields import SpecError
-from highways.inference import batched, reference
+from highways.inference import batched, native, reference
 from highways.inference.arithmetic import exact_float32
+from highways.inference.build import BuildError
 from highways.network import Architecture, Parameters
 from highways.spec import Conventions, Inference
 
-KERNELS: dict[str, ModuleType] = {"reference": reference, "batched": batched}
+KERNELS: dict[str, ModuleType] = {"native": native, "batched": batched, "reference": reference}
 
 
 def relax(
@@ -31,7 +38,7 @@ def relax(
     final states by the kernel's own products: where the signal has not arrived, the states are still exactly their
     predictions and the errors exactly zero.
     """
-    module = kernel_named(kernel)
+    module = KERNELS[kernel]
     scale = 1.0 / x.shape[0] if conventions.state_gradient == "mean" else 1.0
     with exact_float32():
         initial = module.initial_states(parameters, x, architecture)
@@ -41,11 +48,28 @@ def relax(
     return initial, final, error
 
 
-def kernel_named(name: str) -> ModuleType:
-    """The kernel of that name; SpecError lists the right ones for a wrong one."""
-    if name not in KERNELS:
-        raise SpecError(f"kernel: {name!r} is not allowed; it takes one of {', '.join(KERNELS)}")
-    return KERNELS[name]
+def choose_kernel(name: str, device: torch.device, dtype: torch.dtype) -> str:
+    """The kernel to use where `name` is asked for; auto takes native where it can be had, else batched.
+
+    SpecError for an unknown kernel, and for native where it cannot be had. Under auto a missing compiler is one
+    line on standard error.
+    """
+    if name not in ("auto", *KERNELS):
+        raise SpecError(f"kernel: {name!r} is not allowed; it takes one of auto, {', '.join(KERNELS)}")
+    if name not in ("auto", "native"):
+        return name
+    if not native.supports(device, dtype):
+        if name == "native":
+            raise SpecError(f"kernel: native computes float32 on a CPU, not {dtype} on {device}; use batched")
+        return "batched"
+    try:
+        native.load()
+    except BuildError as error:
+        if name == "native":
+            raise SpecError(f"kernel: native cannot be built: {error}; use batched") from None
+        print(f"highways: the native kernel cannot be built: {error}; using batched", file=sys.stderr)
+        return "batched"
+    return "native"
 
 
 def _rounded(parameters: Parameters, x: Tensor, architecture: Architecture) -> Tensor:

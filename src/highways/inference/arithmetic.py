@@ -12,7 +12,7 @@ def _flushes_denormals() -> bool:
 
 @contextmanager
 def exact_float32() -> Iterator[None]:
-    """Full float32 products and denormals flushed to zero, both restored afterwards.
+    """Full float32 products, and denormals flushed to zero on the calling thread; both restored afterwards.
 
     Errors are small differences of states of size 1, which TF32's 10-bit mantissa would drown; and errors
     that decay geometrically over the layers end in denormals, which cost a CPU twenty times the time.

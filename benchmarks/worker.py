@@ -1,0 +1,68 @@
+"""One measurement in a process of its own; prints JSON. `first DEPTH`, `repeat DEPTH STEPS N`, `late DEPTH`."""
+
+import json
+import resource
+import sys
+import time
+from dataclasses import replace
+from typing import Any
+
+import torch
+from contenders import Size, estep
+
+from highways.inference import native
+from highways.machine import Machine
+from highways.network import Architecture, Parameters, initialise
+from highways.spec import Inference, Learning, Network, RunSpec
+
+NOTHING = torch.zeros(0, 128)
+
+
+def first(depth: int) -> dict[str, Any]:
+    """One batch with the paper's number of steps cut to 8: what a process does before it is at full speed."""
+    estep(Size(depth, 8), "native")()
+    return {"peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+
+
+def repeat(depth: int, steps: int, repeats: int) -> dict[str, Any]:
+    run = estep(Size(depth, steps), "native")
+    run()
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - start)
+    return {"seconds": seconds, "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+
+
+def late(depth: int) -> dict[str, Any]:
+    """Vanilla PC without normalisation, whose errors end in denormals: steps 1-50 beside steps 301-350.
+
+    The states are moved off their predictions, so that every layer is computed in every step.
+    """
+    inference = Inference("euler", 0.1, 50)
+    spec = RunSpec("mnist", "pc", Network(depth), Learning(1e-3), inference)
+    parameters, architecture = initialise(spec, 784, 10), Architecture.of(spec)
+    parameters = Parameters(parameters.w_in, parameters.w_hidden, parameters.w_out, gain=NOTHING)
+    x, y = torch.randn(128, 784), torch.eye(10)[torch.arange(128) % 10]
+    states = native.initial_states(parameters, x, architecture)
+    states[0] += 1e-20
+
+    def seconds(z: torch.Tensor) -> float:
+        timings = []
+        for _ in range(3):
+            start = time.perf_counter()
+            native.relax(parameters, x, y, z, architecture, inference, 1.0, None)
+            timings.append(time.perf_counter() - start)
+        return min(timings)
+
+    early = seconds(states)
+    later, error = native.relax(parameters, x, y, states, architecture, replace(inference, steps=300), 1.0, None)
+    rms = error.hidden.double().square().mean((1, 2)).sqrt()
+    return {"early": early, "late": seconds(later), "smallest_rms": rms[rms > 0].min().item()}
+
+
+if __name__ == "__main__":
+    Machine().prepared("float32")
+    task = {"first": first, "repeat": repeat, "late": late}[sys.argv[1]]
+    print(json.dumps(task(*map(int, sys.argv[2:]))))

@@ -1,0 +1,85 @@
+"""Builds the C++ of the `native` kernel with the machine's compiler, once, and keeps it in a cache.
+
+It is a plain shared library behind a C interface: no header of torch goes into it, so it takes seconds to build
+and does not depend on torch's version. The cache is $HIGHWAYS_CACHE, or highways in $XDG_CACHE_HOME or ~/.cache;
+an entry is named by the source, the compiler and the processor, since it is built for that processor alone.
+"""
+
+import fcntl
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("estep.cpp")
+FLAGS = (
+    *("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"),
+    *("-shared", "-fPIC", "-pthread"),
+)
+
+
+class BuildError(RuntimeError):
+    """The kernel cannot be built here; one line says why."""
+
+
+def library() -> Path:
+    """The built library, from the cache or built now; BuildError where there is no compiler or it fails.
+
+    Of many jobs that start at the same time one builds and the others wait for it.
+    """
+    compiler = shlex.split(os.environ.get("CXX", "c++"))
+    if not compiler or shutil.which(compiler[0]) is None:
+        raise BuildError(f"no C++ compiler ({compiler[0] if compiler else 'CXX is empty'} not found)")
+    folder = cache_folder()
+    target = folder / f"estep-{_key(tuple(compiler))}.so"
+    if target.exists():
+        return target
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not target.exists():
+                _compile(compiler, target)
+    except OSError as error:
+        raise BuildError(f"{error.filename}: {error.strerror}") from None
+    return target
+
+
+def cache_folder() -> Path:
+    if "HIGHWAYS_CACHE" in os.environ:
+        return Path(os.environ["HIGHWAYS_CACHE"])
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "highways"
+
+
+def _compile(compiler: list[str], target: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=target.parent) as room:
+        built = Path(room) / target.name
+        run = subprocess.run(
+            [*compiler, *FLAGS, str(SOURCE), "-o", str(built)], capture_output=True, text=True, check=False
+        )
+        if run.returncode != 0:
+            reason = next((line for line in run.stderr.splitlines() if "error" in line), f"exit {run.returncode}")
+            raise BuildError(f"{shlex.join(compiler)} failed: {reason}")
+        built.replace(target)
+
+
+@cache
+def _key(compiler: tuple[str, ...]) -> str:
+    version = subprocess.run([*compiler, "--version"], capture_output=True, text=True, check=False).stdout
+    parts = (SOURCE.read_text(), *FLAGS, *compiler, version, platform.machine(), _processor())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _processor() -> str:
+    """The model and the instruction sets of the processor, as Linux tells them."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    wanted = ("model name", "flags", "Features")
+    return "\n".join(next((line for line in lines if line.startswith(name)), "") for name in wanted)

@@ -1,0 +1,114 @@
+"""The `native` kernel: estep.cpp, float32 on a CPU."""
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from highways.energy import Errors, Highways
+from highways.inference.build import library
+from highways.network import Architecture, Parameters, first_prediction
+from highways.spec import Inference
+
+# In the order of the enumerations of estep.cpp.
+_ACTIVATIONS = ("post", "pre", "both", "pre_norm")
+_PHIS = ("relu", "tanh")
+
+# Steps that go down the network together; 0 lets the library choose by the size of the cache.
+WALKERS = 0
+
+
+class _Problem(ctypes.Structure):
+    """`struct Problem` of estep.cpp, which says what the fields are."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("hidden", "width", "classes", "batch", "activation", "phi")),
+        *(
+            (name, ctypes.c_int64)
+            for name in ("normalised", "adam", "steps", "first", "every", "threads", "walkers")
+        ),
+        *((name, ctypes.c_float) for name in ("rms_eps", "step_size", "eps", "scale")),
+        *((name, ctypes.c_void_p) for name in ("w_hidden", "w_out", "gain", "b_hidden", "b_out", "feedback")),
+        *((name, ctypes.c_void_p) for name in ("mu_1", "y", "states", "errors", "output_error")),
+    )
+
+
+@cache
+def load() -> ctypes.CDLL:
+    """The library, built where it is not in the cache yet; build.BuildError where it cannot be."""
+    return ctypes.CDLL(str(library()))
+
+
+def supports(device: torch.device, dtype: torch.dtype) -> bool:
+    return device.type == "cpu" and dtype == torch.float32
+
+
+@torch.no_grad()
+def initial_states(parameters: Parameters, x: Tensor, architecture: Architecture) -> Tensor:
+    """States that equal their predictions bit for bit, (L-1, B, N)."""
+    states = x.new_empty(parameters.depth - 1, x.shape[0], parameters.w_out.shape[1])
+    _call("highways_sweep", parameters, x, architecture, states=states)
+    return states
+
+
+@torch.no_grad()
+def relax(
+    parameters: Parameters,
+    x: Tensor,
+    y: Tensor,
+    z: Tensor,
+    architecture: Architecture,
+    inference: Inference,
+    scale: float,
+    highways: Highways | None,
+) -> tuple[Tensor, Errors]:
+    """T steps from the states z, (L-1, B, N), which are left untouched; the states after them and their errors."""
+    states = z.clone(memory_format=torch.contiguous_format)
+    error = Errors(torch.empty_like(states), torch.empty_like(y))
+    settings: dict[str, Any] = {
+        "adam": inference.optimizer == "adam",
+        "steps": inference.steps,
+        "step_size": inference.step_size,
+        "eps": inference.eps,
+        "scale": scale,
+        "threads": torch.get_num_threads(),
+        "walkers": WALKERS,
+    }
+    if highways is not None:
+        settings |= {"first": highways.first, "every": highways.every, "feedback": highways.feedback}
+    settings |= {"y": y, "states": states, "errors": error.hidden, "output_error": error.output}
+    _call("highways_relax", parameters, x, architecture, **settings)
+    return states, error
+
+
+def _call(function: str, parameters: Parameters, x: Tensor, architecture: Architecture, **settings: Any) -> None:
+    """Describe the problem to the library and call it; tensors are passed by address."""
+    description = {
+        "hidden": parameters.depth - 1,
+        "width": parameters.w_out.shape[1],
+        "classes": parameters.w_out.shape[0],
+        "batch": x.shape[0],
+        "activation": _ACTIVATIONS.index(architecture.activation),
+        "phi": _PHIS.index(architecture.phi),
+        "normalised": parameters.gain.shape[0],
+        "rms_eps": architecture.rms_eps,
+        "mu_1": first_prediction(parameters, x, architecture),
+        "w_hidden": parameters.w_hidden,
+        "w_out": parameters.w_out,
+        "gain": parameters.gain,
+        "b_hidden": parameters.b_hidden,
+        "b_out": parameters.b_out,
+        **settings,
+    }
+    addresses: dict[str, Any] = {}
+    for name, value in description.items():
+        if isinstance(value, Tensor):
+            if not (value.is_contiguous() and supports(value.device, value.dtype)):
+                raise ValueError(f"native kernel: {name} must be a contiguous float32 tensor on the CPU")
+            addresses[name] = value.data_ptr()
+        else:
+            addresses[name] = value
+    problem = _Problem(**addresses)
+    getattr(load(), function)(ctypes.byref(problem))
