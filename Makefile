@@ -1,6 +1,7 @@
 # make smoke   set up what it needs and run the whole workflow on embedded data
 # make test    set up what it needs and run every check
-.PHONY: help smoke test lint unit lock clean
+# make bench   time the E-step against the ceilings of this machine and PCX
+.PHONY: help smoke test lint unit lock clean bench
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
@@ -45,3 +46,9 @@ lock:
 
 clean:
 	rm -rf $(VENV) results/smoke .snakemake
+
+# The benchmark suite, with PCX in an environment of its own: make bench, on a quiet machine.
+bench: $(INSTALLED)
+	$(PYTHON) -m venv $(VENV)-pcx
+	$(VENV)-pcx/bin/python -m pip install --quiet pcx==0.6.3
+	python benchmarks/run.py --pcx $(VENV)-pcx/bin/python

@@ -47,7 +47,7 @@ def estep(size: Size, kernel: str) -> Callable[[], object]:
 
 
 def streaming(size: Size) -> Callable[[], object]:
-    """The products of one E-step over the stacked weights and states of the whole network, by torch, and no more."""
+    """The products of one E-step over the network's stacked weights and states, by torch, and no more."""
     weights = torch.randn(size.depth - 2, size.width, size.width)
     states = torch.randn(size.depth - 2, size.batch, size.width)
     out, transposed = torch.empty_like(states), weights.transpose(1, 2)

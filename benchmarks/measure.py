@@ -1,4 +1,4 @@
-"""How it is timed: one thread, contenders in turn within one process, medians; other questions in fresh processes."""
+"""How it is timed: one thread, contenders in turn, medians; other questions in fresh processes."""
 
 import json
 import statistics

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from contenders import Size, estep
 
+from contenders import Size, estep
 from highways.inference import native
 from highways.machine import Machine
 from highways.network import Architecture, Parameters, initialise

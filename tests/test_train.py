@@ -177,7 +177,7 @@ def start_and_signal(spec, out: Path, signum: int, epoch: int) -> int:
         for line in process.stderr:
             if line.startswith(f"epoch {epoch - 1}/"):
                 break
-        time.sleep(0.1)
+        time.sleep(0.4)
         process.send_signal(signum)
         process.stderr.read()
     return process.returncode

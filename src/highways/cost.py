@@ -17,7 +17,7 @@ class Rates:
     """gflops: products per second in the E-step, with all that goes with them; call_seconds: fixed cost of one
     inference step; layer_seconds: fixed cost of one layer under backpropagation."""
 
-    gflops: float = 75.0
+    gflops: float = 70.0
     call_seconds: float = 1e-4
     layer_seconds: float = 3e-4
 

@@ -95,12 +95,9 @@ class Training:
             self.start_diagnostics = self._diagnose()
         updates = self.spec.epochs * self.batches
         while self.epoch <= self.spec.epochs and self.diverged_epoch is None:
-            order = torch.randperm(
-                len(self.train.labels), generator=generator(self.spec.seed, f"batches/{self.epoch}")
-            )
-            for indices in torch.split(order.to(self.device), self.spec.batch_size)[self.batch :]:
-                x, labels = self.train.images[indices], self.train.labels[indices]
-                gradient = self.rule.gradient(self.parameters, x, _one_hot(labels, x.dtype))
+            for indices in self.order(self.epoch)[self.batch :]:
+                x, labels, y = batch_of(self.train, indices)
+                gradient = self.rule.gradient(self.parameters, x, y)
                 loss = F.cross_entropy(gradient.logits, labels).item()
                 if not (math.isfinite(loss) and _all_finite(gradient.weights)):
                     self.diverged_epoch = self.epoch
@@ -120,6 +117,12 @@ class Training:
             with guard.deferred():
                 self._end_epoch()
                 self.save()
+
+    def order(self, epoch: int) -> tuple[Tensor, ...]:
+        """The batches of an epoch as indices of training images, a pure function of (seed, epoch)."""
+        stream = generator(self.spec.seed, f"batches/{epoch}")
+        order = torch.randperm(len(self.train.labels), generator=stream)
+        return torch.split(order.to(self.device), self.spec.batch_size)
 
     def _end_epoch(self) -> None:
         images = min(self.batch * self.spec.batch_size, len(self.train.labels))
@@ -191,9 +194,8 @@ class Training:
 
     def _diagnose(self) -> dict[str, Any]:
         """Per-layer diagnostics on one fixed batch: the first images of the training part."""
-        size = min(self.spec.batch_size, len(self.train.labels))
-        x, labels = self.train.images[:size], self.train.labels[:size]
-        return per_layer(self.spec, self.rule, self.parameters, x, _one_hot(labels, x.dtype))
+        x, _, y = batch_of(self.train, slice(self.spec.batch_size))
+        return per_layer(self.spec, self.rule, self.parameters, x, y)
 
     # The checkpoint
 
@@ -246,8 +248,10 @@ _PLAIN_STATE = (
 )
 
 
-def _one_hot(labels: Tensor, dtype: torch.dtype) -> Tensor:
-    return F.one_hot(labels, CLASSES).to(dtype)
+def batch_of(part: data.Part, indices: Tensor | slice) -> tuple[Tensor, Tensor, Tensor]:
+    """Images (B, D), labels (B,) and one-hot targets (B, C)."""
+    x, labels = part.images[indices], part.labels[indices]
+    return x, labels, F.one_hot(labels, CLASSES).to(x.dtype)
 
 
 def _all_finite(weights: Parameters) -> bool:

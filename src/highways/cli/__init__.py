@@ -8,7 +8,7 @@ from highways.cli.analysis import add_analysis
 from highways.cli.build import add_build
 from highways.cli.data import add_data
 from highways.cli.plan import add_cost, add_status
-from highways.cli.train import add_train
+from highways.cli.train import add_profile, add_train
 from highways.errors import UserError
 
 EXIT_CODES = """exit codes:
@@ -44,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"highways {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     add_train(commands)
+    add_profile(commands)
     add_data(commands)
     add_build(commands)
     add_status(commands)

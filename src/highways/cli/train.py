@@ -24,6 +24,28 @@ def add_train(commands: Any) -> None:
         "  highways train --dataset mnist --depth 8 --method hep --set highway.alpha=5.4 --set epochs=2\n"
         "  highways train --spec some/record.json --out again.json",
     )
+    _add_what(parser)
+    how = _add_how(parser)
+    how.add_argument(
+        "--out", metavar="FILE", type=Path, help="the record (default: runs/<data set>/<depth>/.../seed<n>.json)"
+    )
+    how.add_argument("--quiet", action="store_true", help="no progress on standard error")
+
+
+def add_profile(commands: Any) -> None:
+    parser = command(
+        commands,
+        "profile",
+        _profile,
+        "show where the time of a run goes",
+        "Times some real batches, and prints an epoch by its parts.\n\n"
+        "  highways profile --dataset mnist --depth 8 --method hep",
+    )
+    _add_what(parser)
+    _add_how(parser)
+
+
+def _add_what(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what to train: a cell of the configuration, or a whole specification")
     add_config(what)
     what.add_argument("--dataset", choices=tuple(DATASETS))
@@ -43,29 +65,32 @@ def add_train(commands: Any) -> None:
         help="change a key of the specification, such as learning.lr=1e-4 (may be given again)",
     )
     what.add_argument("--lr-from", metavar="FILE", type=Path, help="take the learning rate that `select` chose")
+
+
+def _add_how(parser: argparse.ArgumentParser) -> Any:
     how = parser.add_argument_group("how to run it (the numbers do not depend on it, but for rounding)")
-    how.add_argument(
-        "--out",
-        metavar="FILE",
-        type=Path,
-        help="the record (default: runs/<data set>/<depth>/.../seed<n>.json)",
-    )
     how.add_argument("--data-dir", metavar="FOLDER", help="where the data lie (default: see `highways data`)")
     how.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: %(default)s)")
     how.add_argument("--threads", type=int, default=1, help="default: %(default)s, the fastest for many runs")
     how.add_argument("--kernel", default="auto", help="auto (default), native, batched or reference")
-    how.add_argument("--quiet", action="store_true", help="no progress on standard error")
+    return how
+
+
+def _profile(options: argparse.Namespace) -> int:
+    from highways.machine import Machine
+    from highways.profile import profile
+
+    machine = Machine(options.data_dir, options.device, options.threads, options.kernel)
+    parts = profile(_wanted(options), machine)
+    total = sum(parts.values())
+    for part, seconds in parts.items():
+        print(f"{part:<26}{seconds:>9.2f} s an epoch{seconds / total:>9.1%}")
+    print(f"{'total':<26}{total:>9.2f} s an epoch")
+    return 0
 
 
 def _train(options: argparse.Namespace) -> int:
-    spec = _changed(_spec(options), options.set)
-    if options.lr_from is not None:
-        chosen = parse_json(options.lr_from.read_text(), str(options.lr_from))
-        if not isinstance(chosen, dict) or "learning_rate" not in chosen:
-            raise SpecError(f"{options.lr_from}: holds no learning_rate; make it with `highways select`")
-        spec = _changed(spec, [f"learning.lr={chosen['learning_rate']!r}"])
-    if options.threads < 1:
-        raise SpecError(f"--threads: {options.threads} is out of range; it takes a whole number of at least 1")
+    spec = _wanted(options)
     out: Path = options.out or Path("runs") / f"{spec.path}.json"
 
     if out.exists():
@@ -90,6 +115,19 @@ def _train(options: argparse.Namespace) -> int:
         ending = "" if result["status"] == "ok" else f", diverged in epoch {result['diverged_epoch']}"
         print(f"{out}: test accuracy {accuracy} at epoch {result['best_epoch']}{ending}", file=sys.stderr)
     return 0
+
+
+def _wanted(options: argparse.Namespace) -> RunSpec:
+    """The spec that the options ask for, with the changes that they make to it."""
+    if options.threads < 1:
+        raise SpecError(f"--threads: {options.threads} is out of range; it takes a whole number of at least 1")
+    spec = _changed(_spec(options), options.set)
+    if options.lr_from is None:
+        return spec
+    chosen = parse_json(options.lr_from.read_text(), str(options.lr_from))
+    if not isinstance(chosen, dict) or "learning_rate" not in chosen:
+        raise SpecError(f"{options.lr_from}: holds no learning_rate; make it with `highways select`")
+    return _changed(spec, [f"learning.lr={chosen['learning_rate']!r}"])
 
 
 def _spec(options: argparse.Namespace) -> RunSpec:

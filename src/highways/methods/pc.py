@@ -6,7 +6,7 @@ Local but for the transposed weights in J^T: layer l learns from its own activit
 import torch
 from torch import Tensor
 
-from highways.energy import Highways, predict, weight_gradient
+from highways.energy import Errors, Highways, predict, weight_gradient
 from highways.inference import relax
 from highways.inference.arithmetic import exact_float32
 from highways.methods.base import Gradient
@@ -26,18 +26,14 @@ class Rule:
         self.architecture = Architecture.of(spec)
         self.kernel = kernel
 
+    def infer(self, parameters: Parameters, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Errors]:
+        """The E-step: initial states, final states, errors at these."""
+        settings = (self.inference, self.architecture, self.conventions, self.highways, self.kernel)
+        return relax(parameters, x, y, *settings)
+
     @torch.no_grad()
     def gradient(self, parameters: Parameters, x: Tensor, y: Tensor) -> Gradient:
-        initial, final, error = relax(
-            parameters,
-            x,
-            y,
-            self.inference,
-            self.architecture,
-            self.conventions,
-            self.highways,
-            self.kernel,
-        )
+        initial, final, error = self.infer(parameters, x, y)
         with exact_float32():
             mu_1 = first_prediction(parameters, x, self.architecture)
             predictions = predict(parameters, final, mu_1, self.architecture)

@@ -1,0 +1,48 @@
+"""Where the time of a run goes: the parts of an epoch, timed on real batches of the data."""
+
+import time
+from itertools import pairwise
+from pathlib import Path
+
+from highways import optimisation
+from highways.evaluation import evaluate
+from highways.machine import Machine
+from highways.methods import pc
+from highways.spec import RunSpec
+from highways.train import Training, batch_of
+
+
+def profile(spec: RunSpec, machine: Machine, batches: int = 10) -> dict[str, float]:
+    """Seconds of an epoch by part, from the average of some batches; the first is not counted.
+
+    Runs the parts of a training loop one by one; the weights move as they do there.
+    """
+    training = Training(spec, Path("profile.json"), machine.prepared(spec.dtype))
+    rule, parameters = training.rule, training.parameters
+    order = training.order(epoch=1)
+    marks: list[list[float]] = []
+    for number in range(batches + 1):
+        times = [time.perf_counter()]
+        x, _, y = batch_of(training.train, order[number % len(order)])
+        times.append(time.perf_counter())
+        if isinstance(rule, pc.Rule):
+            rule.infer(parameters, x, y)
+        times.append(time.perf_counter())
+        gradient = rule.gradient(parameters, x, y)
+        times.append(time.perf_counter())
+        optimisation.apply(training.optimizer, parameters, gradient.weights, spec.learning.lr)
+        times.append(time.perf_counter())
+        marks.append([after - before for before, after in pairwise(times)])
+    fetch, infer, learn, apply = (
+        sum(column) / batches * training.batches for column in zip(*marks[1:], strict=True)
+    )
+    start = time.perf_counter()
+    evaluate(parameters, training.validation, training.architecture)
+    validation = time.perf_counter() - start
+    return {
+        "E-step": infer,
+        "gradient of the weights": learn - infer,
+        "AdamW": apply,
+        "batches": fetch,
+        "validation": validation,
+    }

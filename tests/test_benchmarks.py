@@ -1,0 +1,23 @@
+"""The benchmark suite runs, and what it reports follows from what it timed."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def test_the_suite_runs_and_adds_up(root, tmp_path):
+    command = [sys.executable, str(root / "benchmarks/run.py"), "--quick", "--out", str(tmp_path)]
+    subprocess.run(command, check=True, capture_output=True)
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert (tmp_path / "results.png").read_bytes().startswith(b"\x89PNG")
+    for row in results["kernels"]:
+        seconds = sorted(row["seconds"]["native"])
+        median = (seconds[0] + seconds[1]) / 2
+        assert row["median_seconds"]["native"] == pytest.approx(median)
+        operations = 4 * row["steps"] * (row["depth"] - 2) * 128**3
+        assert row["gflops"]["native"] == pytest.approx(operations / median / 1e9)
+    assert {row["depth"] for row in results["beginnings"]} == {4, 8}
+    assert results["denormals"]["smallest_rms"] < 1e-20
+    assert results["pcx"] is None
