@@ -1,6 +1,7 @@
 """The commands of the README do what it says, and its numbers are those of the records."""
 
 import csv
+import json
 import re
 import shlex
 import subprocess
@@ -63,3 +64,12 @@ def test_the_numbers_of_the_readme_are_those_of_the_table():
             cells = [rows[dataset, method] for method in ("pc", "hep", "backprop")]
             shown = [f"{float(c[prefix + 'mean']):.1f} ± {float(c[prefix + 'std']):.1f}" for c in cells]
             assert f"| {title}, {source} | {' | '.join(shown)} |" in TEXT
+
+
+def test_the_speed_in_the_readme_is_that_of_the_benchmark():
+    results = json.loads((ROOT / "benchmarks/results.json").read_text())
+    (deep,) = [row for row in results["kernels"] if row["depth"] == 32]
+    (pcx,) = [row for row in results["pcx"] if row["depth"] == 32]
+    assert f"PCX 0.6.3 ({pcx['ratio']:.1f}×)" in TEXT
+    assert f"over autograd ({deep['native_against_reference']:.1f}×)" in TEXT
+    assert f"{100 * deep['native_of_hot']:.0f} % of what the matrix products alone" in TEXT
