@@ -8,18 +8,7 @@ import yaml
 
 from highways import config as configuration
 from highways.fields import SpecError
-
-
-def changed(config: dict, **changes) -> dict:
-    """A copy with dotted keys (`training__epochs`) replaced."""
-    copied = copy.deepcopy(config)
-    for key, value in changes.items():
-        *sections, name = key.split("__")
-        target = copied
-        for section in sections:
-            target = target[section]
-        target[name] = value
-    return copied
+from mappings import changed
 
 
 def test_the_paper_asks_for_each_of_its_cells_once(paper):

@@ -1,6 +1,5 @@
 """A specification says what it allows, and equal specifications are equal everywhere."""
 
-import copy
 import json
 import subprocess
 import sys
@@ -10,20 +9,9 @@ import pytest
 
 from highways.fields import SpecError
 from highways.spec import Conventions, Highway, Learning, Network, RunSpec
+from mappings import changed
 
 ROOT = Path(__file__).parents[1]
-
-
-def document(spec: RunSpec, **changes) -> dict:
-    """The spec as plain data with dotted keys (`network__depth`) replaced."""
-    plain = copy.deepcopy(spec.to_dict())
-    for key, value in changes.items():
-        *sections, name = key.split("__")
-        target = plain
-        for section in sections:
-            target = target[section]
-        target[name] = value
-    return plain
 
 
 def test_a_spec_survives_json(tiny):
@@ -62,7 +50,7 @@ def test_a_whole_number_given_for_a_real_one_is_the_same_spec(tiny):
 )
 def test_a_bad_value_is_named_with_what_is_allowed(tiny, key, value, says):
     with pytest.raises(SpecError) as error:
-        RunSpec.from_dict(document(tiny(), **{key: value}))
+        RunSpec.from_dict(changed(tiny().to_dict(), **{key: value}))
     message = str(error.value)
     assert message.startswith(key.replace("__", "."))
     assert str(value) in message
@@ -73,12 +61,12 @@ def test_a_bad_value_is_named_with_what_is_allowed(tiny, key, value, says):
 @pytest.mark.parametrize("key", ["colour", "network__colour", "conventions__colour"])
 def test_an_unknown_key_is_named_with_the_known_ones(tiny, key):
     with pytest.raises(SpecError, match=r"colour: unknown key; allowed here: .*(depth|dataset|activation)"):
-        RunSpec.from_dict(document(tiny(), **{key: 1}))
+        RunSpec.from_dict(changed(tiny().to_dict(), **{key: 1}))
 
 
 @pytest.mark.parametrize("key", ["dataset", "network__depth", "learning__lr"])
 def test_a_missing_key_is_named(tiny, key):
-    plain = document(tiny())
+    plain = tiny().to_dict()
     *sections, name = key.split("__")
     target = plain
     for section in sections:
@@ -90,9 +78,9 @@ def test_a_missing_key_is_named(tiny, key):
 
 def test_a_section_that_a_method_does_not_use_is_refused(tiny):
     with pytest.raises(SpecError, match="highway: method 'pc' does not use this section"):
-        RunSpec.from_dict(document(tiny(), method="pc"))
+        RunSpec.from_dict(changed(tiny().to_dict(), method="pc"))
     with pytest.raises(SpecError, match="inference: method 'hep' needs this section"):
-        RunSpec.from_dict(document(tiny(), inference=None))
+        RunSpec.from_dict(changed(tiny().to_dict(), inference=None))
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "{", "null"])
@@ -136,7 +124,7 @@ def test_every_field_changes_the_hash(tiny):
         "seed": 1,
         "dtype": "float64",
     }
-    hashes = {RunSpec.from_dict(document(spec, **{key: value})).hash for key, value in changes.items()}
+    hashes = {RunSpec.from_dict(changed(spec.to_dict(), **{key: value})).hash for key, value in changes.items()}
     assert len(hashes | {spec.hash}) == len(changes) + 1
     assert {key.replace("__", ".") for key in changes} | {"method"} == set(leaves(spec.to_dict()))
 
