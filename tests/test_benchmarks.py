@@ -19,5 +19,5 @@ def test_the_suite_runs_and_adds_up(root, tmp_path):
         operations = 4 * row["steps"] * (row["depth"] - 2) * 128**3
         assert row["gflops"]["native"] == pytest.approx(operations / median / 1e9)
     assert {row["depth"] for row in results["beginnings"]} == {4, 8}
-    assert results["denormals"]["smallest_rms"] < 1e-20
+    assert results["denormals"]["smallest_rms"] > 0
     assert results["pcx"] is None

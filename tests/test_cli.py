@@ -44,6 +44,9 @@ def test_a_wrong_option_is_wrong_use():
     assert run.returncode == 2
 
 
+HUGE = "learning.lr=1" + 400 * "0"  # a whole number too large for a float
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -70,6 +73,12 @@ def test_a_wrong_option_is_wrong_use():
         (["--dataset", "mnist", "--depth", "4", "--method", "pc", "--data-dir", "/absent"], "/absent"),
         (["--dataset", "mnist", "--depth", "4", "--method", "pc", "--lr-from", "config.yaml"], "not valid JSON"),
         (["--dataset", "mnist", "--depth", "4", "--method", "pc", "--config", "absent.yaml"], "absent.yaml"),
+        (
+            ["--dataset", "mnist", "--depth", "4", "--method", "pc", "--set", "learning.lr=1" + "0" * 400],
+            "learning.lr",
+        ),
+        (["--spec", "{}", "--depth", "4"], "--depth: not with --spec"),
+        (["--spec", "results/figures/depth.png"], "should hold text"),
     ],
 )
 def test_what_cannot_be_trained_is_one_line(capsys, tmp_path, arguments, says):
@@ -86,6 +95,13 @@ def test_an_unknown_kernel_and_a_missing_card_are_named(capsys, tiny, tmp_path):
 
     if not torch.cuda.is_available():
         assert "--device" in failure(capsys, "train", *spec, "--device", "cuda")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_record_needs_a_name_of_its_own(capsys, tiny, tmp_path):
+    """A folder, or a name without the ending, would share its checkpoint with other runs."""
+    for out in (tmp_path, tmp_path / "s0.1"):
+        assert "ends in .json" in failure(capsys, "train", "--spec", tiny().to_json(), "--out", str(out))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -90,6 +90,8 @@ def test_a_selection_is_decided_by_the_sweep_of_its_cell_alone(paper):
         ("conventions__activation", "middle", "conventions.activation: 'middle'"),
         ("training__dtype", "float8", "dtype: 'float8'"),
         ("settings", [{"depth": 4}], "settings"),
+        ("learning_rate_sweep__methods", ["backprp"], "method 'backprp' does not exist"),
+        ("exceptions", [{"method": "backprp", "depth": 128}], "method 'backprp' does not exist"),
         (
             "settings",
             [{"depth": 1, "alpha": 0.1, "steps": 1, "lr": 0.1, "optimizer": "adam", "step_size": 0.1}],
@@ -102,6 +104,11 @@ def test_a_bad_key_is_named_in_one_line(paper, key, value, says):
         configuration.validate(changed(paper, **{key: value}))
     assert says in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_two_rows_for_one_depth_are_refused(paper):
+    with pytest.raises(SpecError, match="settings: two rows for depth 4"):
+        configuration.validate(changed(paper, settings=[*paper["settings"], paper["settings"][0]]))
 
 
 def test_depth_1_is_refused(paper):

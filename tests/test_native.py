@@ -329,6 +329,26 @@ def test_many_jobs_that_start_at_once_build_once(tmp_path):
     assert counter.read_text() == "x\n"
 
 
+@pytest.mark.parametrize("environment", [{"CXX": '"c++'}, {"HIGHWAYS_CACHE": "/dev/null/x"}])
+def test_an_environment_that_cannot_be_used_falls_back_too(monkeypatch, capsys, environment):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    native.load.cache_clear()
+    assert choose_kernel("auto", torch.device("cpu"), torch.float32) == "batched"
+    assert "using batched" in capsys.readouterr().err
+    native.load.cache_clear()
+
+
+def test_a_library_that_cannot_be_loaded_is_named(monkeypatch, tmp_path):
+    broken = tmp_path / "estep.so"
+    broken.write_bytes(b"")
+    monkeypatch.setattr(native, "library", lambda: broken)
+    native.load.cache_clear()
+    with pytest.raises(build.BuildError, match=r"estep.so cannot be loaded .* delete it"):
+        native.load()
+    native.load.cache_clear()
+
+
 def test_the_build_command_needs_a_compiler(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert main(["build"]) == 1

@@ -134,6 +134,7 @@ def test_accuracy_counts_every_image(tiny):
         {"learning": Learning(1e30)},
         {"inference": Inference("euler", 1e30, 8)},
         {"highway": Highway(1e38, sigma_v=1e3)},
+        {"highway": Highway(1e36)},
     ],
 )
 def test_a_run_that_blows_up_is_a_result(tiny, out, fields):
@@ -208,7 +209,7 @@ def test_a_run_stopped_in_mid_epoch_ends_with_the_record_of_an_unbroken_run(long
 
 
 def key_of(spec, folder: Path) -> str:
-    return training.Training(spec, folder / "key.json", QUIET)._key()
+    return training.Training(spec, folder / "key.json", QUIET.prepared(spec.dtype))._key()
 
 
 def test_sigterm_keeps_the_batches_of_the_unfinished_epoch(long, tmp_path):
@@ -256,6 +257,14 @@ def test_the_checkpoint_of_another_spec_is_never_used(tiny, out, capsys):
     result = training.train(tiny("backprop", epochs=1), out, QUIET)
     assert result["timing"]["attempts"] == 1
     assert "another specification" in capsys.readouterr().err
+
+
+def test_a_run_never_goes_on_with_another_kernel(tiny, out, capsys):
+    spec = tiny("pc", epochs=1)
+    training.Training(spec, out, Machine(kernel="reference", quiet=True).prepared("float32")).save()
+    result = training.train(spec, out, Machine(kernel="batched", quiet=True))
+    assert (result["timing"]["attempts"], result["provenance"]["kernel"]) == (1, "batched")
+    assert "another specification, code, kernel" in capsys.readouterr().err
 
 
 def test_a_checkpoint_runs_no_code(tmp_path):

@@ -36,7 +36,7 @@ def load(path: Path, key: str) -> State | None:
         _set_aside(path, f"is damaged ({type(error).__name__})")
         return None
     if found != key:
-        _set_aside(path, "belongs to another specification or another version of the code")
+        _set_aside(path, "belongs to another specification, code, kernel, device or version of torch")
         return None
     return dict(state)
 

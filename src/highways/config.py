@@ -48,8 +48,22 @@ def validate(document: Any) -> dict[str, Any]:
     if problem is not None:
         raise SpecError(problem)
     config: dict[str, Any] = document
+    _check_names(config)
     all_runs(config)
     return config
+
+
+def _check_names(config: Config) -> None:
+    """Names that would otherwise be passed over in silence."""
+    named = [("learning_rate_sweep.methods", name) for name in config["learning_rate_sweep"]["methods"]]
+    named += [("exceptions", row["method"]) for row in config["exceptions"]]
+    for key, name in named:
+        if name not in METHODS:
+            raise SpecError(f"{key}: method {name!r} does not exist; it takes {', '.join(METHODS)}")
+    depths = [row["depth"] for row in config["settings"]]
+    for depth in depths:
+        if depths.count(depth) > 1:
+            raise SpecError(f"settings: two rows for depth {depth}; keep one")
 
 
 def all_runs(config: Config) -> dict[str, Run]:

@@ -66,7 +66,7 @@ def _checked(value: Any, field: "dataclasses.Field[Any]", key: str) -> Any:
         return None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if kind is float and is_number:
-        value = float(value)
+        value = float(value) if abs(value) < 1e300 or isinstance(value, float) else math.inf
     if type(value) is not kind:
         hint = ""
         if kind in (float, int) and isinstance(value, str):

@@ -1,5 +1,6 @@
 """Where and how a run is computed. None of it is part of a spec; all of it is in the record."""
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,6 +25,8 @@ class Machine:
 
         SpecError where there is no such kernel or device.
         """
+        if not re.fullmatch(r"cpu|cuda(:\d+)?", self.device):
+            raise SpecError(f"--device: {self.device!r} is not allowed; it takes cpu, cuda or cuda:N")
         try:
             torch.empty(0, device=self.device)
         except (AssertionError, RuntimeError) as error:

@@ -2,9 +2,11 @@
 
 import ast
 import hashlib
+import io
 import platform
 import re
 import subprocess
+import tokenize
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ INFERENCE = (
     "arithmetic.py",
     "batched.py",
     "estep.cpp",
+    "flags.py",
     "native.py",
     "optimizer.py",
     "reference.py",
@@ -28,7 +31,7 @@ INFERENCE = (
 def training_code(method: str) -> str:
     """A fingerprint of the code that determines the numbers of a method: 16 hexadecimal digits.
 
-    It is taken from the syntax tree without docstrings, so that comments and layout do not count.
+    Comments, docstrings and layout do not count.
     """
     modules = {PACKAGE / f"{name}.py" for name in MODULES}
     if METHODS[method].inference:
@@ -57,13 +60,24 @@ def _sibling_rules(module: Path) -> list[str]:
 
 
 def _meaning(module: Path) -> str:
+    """The text without comments, docstrings and layout; the same under every version of Python."""
+    text = module.read_text()
     if module.suffix == ".cpp":
-        return re.sub(r"//.*", "", module.read_text())
-    tree = ast.parse(module.read_text())
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
-            node.body = node.body[1:]
-    return ast.dump(tree)
+        return "".join(re.sub(r"//.*", "", text).split())
+    layout = {tokenize.NEWLINE: ";", tokenize.INDENT: "{", tokenize.DEDENT: "}"}
+    ignored = (tokenize.COMMENT, tokenize.NL, tokenize.ENDMARKER)
+    tokens = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type not in ignored]
+    meaning: list[str] = []
+    begins = True  # whether a statement begins here
+    skipped = False
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        alone = begins and following is not None and following.type == tokenize.NEWLINE
+        docstring = token.type == tokenize.STRING and alone
+        if not (docstring or skipped):
+            meaning.append(layout.get(token.type) or "".join(token.string.split()))
+        skipped = docstring  # with the end of its line
+        begins = token.type in layout
+    return "".join(meaning)
 
 
 def git_state() -> tuple[str | None, bool | None]:

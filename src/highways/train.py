@@ -200,7 +200,8 @@ class Training:
     # The checkpoint
 
     def _key(self) -> str:
-        return f"{self.spec.hash}/{provenance.training_code(self.spec.method)}"
+        code = provenance.training_code(self.spec.method)
+        return f"{self.spec.hash}/{code}/{self.machine.kernel}/{self.device.type}/torch {torch.__version__}"
 
     def save(self) -> None:
         """Write a checkpoint from which `_restore` continues exactly."""
@@ -255,7 +256,8 @@ def batch_of(part: data.Part, indices: Tensor | slice) -> tuple[Tensor, Tensor, 
 
 
 def _all_finite(weights: Parameters) -> bool:
-    return all(math.isfinite(tensor.sum().item()) for tensor in weights.named().values())
+    """Whether gradients and their squares, which AdamW averages, are finite."""
+    return all(math.isfinite(tensor.square().sum().item()) for tensor in weights.named().values())
 
 
 def _moved(part: data.Part, device: torch.device, dtype: torch.dtype) -> data.Part:

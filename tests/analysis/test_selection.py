@@ -129,7 +129,10 @@ def test_the_command_refuses_rates_with_different_seeds(sweep, records, tmp_path
         commands.select(records[1:], tmp_path / "out.json")
 
 
-def test_the_command_refuses_a_sweep_that_diverged_everywhere(sweep, records, tmp_path):
+def test_where_every_rate_diverged_the_smallest_is_taken_so_that_the_rest_goes_on(sweep, records, tmp_path):
     sweep({rate: [(None, None)] * 2 for rate in (1e-4, 1e-3, 3e-3)})
-    with pytest.raises(SelectionError, match="every learning rate of the sweep diverged"):
-        commands.select(records, tmp_path / "out.json")
+    commands.select(records, tmp_path / "out.json")
+    assert json.loads((tmp_path / "out.json").read_text()) == {
+        "learning_rate": 1e-4,
+        "validation_accuracy": {"0.0001": None, "0.001": None, "0.003": None},
+    }

@@ -38,14 +38,14 @@ def test_a_command_of_the_readme_works(project, command):
     words = shlex.split(command)
     (project.folder / "results").mkdir()
     (project.folder / "results/runs").symlink_to(ROOT / "results/runs")
-    (project.folder / "part.yaml").write_text("depths: [4]\n")
+    (project.folder / "part.yaml").write_text("depths: [4]\npathvars: {results: mine}\n")
     if words[0] == "snakemake":
         result = run([sys.executable, "-m", "snakemake", "--dry-run", *words[1:]], project.folder)
     elif words[0] == "highways":
         cut = ["--set", "epochs=1", "--set", "dataset=fashion_mnist_excerpt"] if words[1] == "train" else []
         result = run([sys.executable, "-m", "highways", *words[1:], *cut], project.folder)
     else:
-        assert command in (". .venv/bin/activate", "echo 'depths: [4]' > part.yaml")
+        assert words[0] in (".", "printf")
         return
     assert result.returncode in ((0, 3) if words[1:2] == ["status"] else (0,)), result.stdout + result.stderr
 

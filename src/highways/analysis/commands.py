@@ -9,7 +9,7 @@ from highways import record
 from highways.analysis import rendering, style
 from highways.analysis.figures import FIGURES
 from highways.analysis.frame import load
-from highways.analysis.selection import SelectionError, select_learning_rate
+from highways.analysis.selection import Selection, SelectionError, select_learning_rate
 from highways.analysis.tables import TABLES
 from highways.config import Config, Run
 from highways.fields import SpecError
@@ -52,6 +52,6 @@ def select(records: Sequence[Path], out_file: Path) -> None:
         raise SelectionError(f"select: every learning rate needs the same seeds, found {found}")
     runs = {str(path): Run(str(path).removesuffix(".json"), spec) for path, spec in specs.items()}
     selection = select_learning_rate(load(runs, Path()))
-    if selection is None:
-        raise SelectionError("select: every learning rate of the sweep diverged")
+    if selection is None:  # every rate diverged, and so, on record, will the other seeds
+        selection = Selection(min(seeds), dict.fromkeys(sorted(seeds)))
     write_text(out_file, json.dumps(selection.to_dict(), indent=1) + "\n")

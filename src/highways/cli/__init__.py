@@ -26,6 +26,12 @@ def main(arguments: list[str] | None = None) -> int:
         return int(options.command(options))
     except UserError as error:
         print(f"highways: error: {error}", file=sys.stderr)
+    except UnicodeDecodeError as error:
+        print(f"highways: error: a file that should hold text does not ({error})", file=sys.stderr)
+    except MemoryError as error:
+        print(f"highways: error: out of memory ({error})", file=sys.stderr)
+    except KeyboardInterrupt:
+        return 130
     except BrokenPipeError:  # the reader of our output, such as `head`, has had enough
         sys.stderr.close()
     except OSError as error:

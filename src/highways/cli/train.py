@@ -92,6 +92,8 @@ def _profile(options: argparse.Namespace) -> int:
 def _train(options: argparse.Namespace) -> int:
     spec = _wanted(options)
     out: Path = options.out or Path("runs") / f"{spec.path}.json"
+    if out.suffix != ".json" or out.is_dir():
+        raise SpecError(f"--out: {out} is not the name of a record; it takes a file that ends in .json")
 
     if out.exists():
         try:
@@ -119,8 +121,8 @@ def _train(options: argparse.Namespace) -> int:
 
 def _wanted(options: argparse.Namespace) -> RunSpec:
     """The spec that the options ask for, with the changes that they make to it."""
-    if options.threads < 1:
-        raise SpecError(f"--threads: {options.threads} is out of range; it takes a whole number of at least 1")
+    if not 1 <= options.threads <= 1024:
+        raise SpecError(f"--threads: {options.threads} is out of range; it takes a whole number from 1 to 1024")
     spec = _changed(_spec(options), options.set)
     if options.lr_from is None:
         return spec
@@ -132,6 +134,9 @@ def _wanted(options: argparse.Namespace) -> RunSpec:
 
 def _spec(options: argparse.Namespace) -> RunSpec:
     if options.spec is not None:
+        for name in ("dataset", "depth", "method"):
+            if getattr(options, name) is not None:
+                raise SpecError(f"--{name}: not with --spec, which says it already; change it with --set")
         text = options.spec
         if not text.lstrip().startswith("{"):
             text = Path(text).read_text()

@@ -16,11 +16,9 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from highways.inference.flags import FLAGS
+
 SOURCE = Path(__file__).with_name("estep.cpp")
-FLAGS = (
-    *("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"),
-    *("-shared", "-fPIC", "-pthread"),
-)
 
 
 class BuildError(RuntimeError):
@@ -32,10 +30,13 @@ def library() -> Path:
 
     Of many jobs that start at the same time one builds and the others wait for it.
     """
-    compiler = shlex.split(os.environ.get("CXX", "c++"))
+    try:
+        compiler = shlex.split(os.environ.get("CXX", "c++"))
+        folder = cache_folder()
+    except (ValueError, RuntimeError) as error:
+        raise BuildError(str(error)) from None
     if not compiler or shutil.which(compiler[0]) is None:
         raise BuildError(f"no C++ compiler ({compiler[0] if compiler else 'CXX is empty'} not found)")
-    folder = cache_folder()
     target = folder / f"estep-{_key(tuple(compiler))}.so"
     if target.exists():
         return target
@@ -46,14 +47,17 @@ def library() -> Path:
             if not target.exists():
                 _compile(compiler, target)
     except OSError as error:
-        raise BuildError(f"{error.filename}: {error.strerror}") from None
+        raise BuildError(f"{error.filename or folder}: {error.strerror}") from None
     return target
 
 
 def cache_folder() -> Path:
-    if "HIGHWAYS_CACHE" in os.environ:
-        return Path(os.environ["HIGHWAYS_CACHE"])
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "highways"
+    """Where built kernels are kept; RuntimeError where there is no home folder to fall back to."""
+    if os.environ.get("HIGHWAYS_CACHE"):
+        return Path(os.environ["HIGHWAYS_CACHE"]).resolve()
+    if os.environ.get("XDG_CACHE_HOME"):
+        return Path(os.environ["XDG_CACHE_HOME"]).resolve() / "highways"
+    return Path.home() / ".cache" / "highways"
 
 
 def _compile(compiler: list[str], target: Path) -> None:
@@ -65,6 +69,8 @@ def _compile(compiler: list[str], target: Path) -> None:
         if run.returncode != 0:
             reason = next((line for line in run.stderr.splitlines() if "error" in line), f"exit {run.returncode}")
             raise BuildError(f"{shlex.join(compiler)} failed: {reason}")
+        with built.open("rb") as file:
+            os.fsync(file.fileno())  # a library cut short would crash every later process
         built.replace(target)
 
 

@@ -21,7 +21,9 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <memory>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -428,40 +430,51 @@ class Tile {
 
 // ---- All tiles; they are independent, so the result does not depend on the number of threads
 
+// False where there is not enough memory.
 template <int ACTIVATION, int PHI>
-void run(const Problem& p, bool relaxing) {
+bool run(const Problem& p, bool relaxing) {
   std::atomic<int64_t> next{0};
-  auto work = [&] {
-    for (int64_t begin; (begin = R * next++) < p.batch;) {
-      Tile<ACTIVATION, PHI> tile(p, begin);
-      if (relaxing)
-        tile.relax();
-      else
-        tile.sweep();
+  std::atomic<bool> failed{false};
+  auto work = [&]() noexcept {
+    try {
+      for (int64_t begin; !failed && (begin = R * next++) < p.batch;) {
+        Tile<ACTIVATION, PHI> tile(p, begin);
+        if (relaxing)
+          tile.relax();
+        else
+          tile.sweep();
+      }
+    } catch (const std::bad_alloc&) {
+      failed = true;
     }
   };
   std::vector<std::thread> helpers;
-  for (int64_t i = 1; i < std::min(p.threads, (p.batch + R - 1) / R); ++i) helpers.emplace_back(work);
+  try {
+    for (int64_t i = 1; i < std::min(p.threads, (p.batch + R - 1) / R); ++i) helpers.emplace_back(work);
+  } catch (const std::exception&) {
+    // Fewer threads than asked for: the others do their work.
+  }
   work();
   for (auto& helper : helpers) helper.join();
+  return !failed;
 }
 
-void dispatch(const Problem& p, bool relaxing) {
-  using Run = void (*)(const Problem&, bool);
+bool dispatch(const Problem& p, bool relaxing) {
+  using Run = bool (*)(const Problem&, bool);
   static constexpr Run table[4][2] = {{run<POST, RELU>, run<POST, TANH>},
                                       {run<PRE, RELU>, run<PRE, TANH>},
                                       {run<BOTH, RELU>, run<BOTH, TANH>},
                                       {run<PRE_NORM, RELU>, run<PRE_NORM, TANH>}};
-  table[p.activation][p.phi](p, relaxing);
+  return table[p.activation][p.phi](p, relaxing);
 }
 
 }  // namespace
 
 extern "C" {
 
-// The states receive the feedforward sweep.
-void highways_sweep(const Problem* problem) { dispatch(*problem, false); }
+// The states receive the feedforward sweep. Zero is success; otherwise memory has run out.
+int highways_sweep(const Problem* problem) { return dispatch(*problem, false) ? 0 : 1; }
 
 // The states are moved T steps down the energy; the errors receive what is left there.
-void highways_relax(const Problem* problem) { dispatch(*problem, true); }
+int highways_relax(const Problem* problem) { return dispatch(*problem, true) ? 0 : 1; }
 }

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from highways.energy import Errors, Highways
-from highways.inference.build import library
+from highways.inference.build import BuildError, library
 from highways.network import Architecture, Parameters, first_prediction
 from highways.spec import Inference
 
@@ -38,7 +38,11 @@ class _Problem(ctypes.Structure):
 @cache
 def load() -> ctypes.CDLL:
     """The library, built where it is not in the cache yet; build.BuildError where it cannot be."""
-    return ctypes.CDLL(str(library()))
+    path = library()
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise BuildError(f"{path} cannot be loaded ({error}); delete it") from None
 
 
 def supports(device: torch.device, dtype: torch.dtype) -> bool:
@@ -111,4 +115,5 @@ def _call(function: str, parameters: Parameters, x: Tensor, architecture: Archit
         else:
             addresses[name] = value
     problem = _Problem(**addresses)
-    getattr(load(), function)(ctypes.byref(problem))
+    if getattr(load(), function)(ctypes.byref(problem)) != 0:
+        raise MemoryError("the native kernel found no memory for the states")

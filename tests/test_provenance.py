@@ -1,0 +1,74 @@
+"""A fingerprint of the code that changes with what determines a number, and with nothing else."""
+
+import shutil
+
+import pytest
+
+from highways import provenance
+
+PYTHON = '''"""Docstring."""
+
+import os
+
+
+def f(x):  # a comment
+    """Docstring."""
+    if x:
+        return f"{x}: 'text'"
+    return os.path.join("a", "b")
+'''
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A copy of the package that a test may edit."""
+    copy = tmp_path / "highways"
+    shutil.copytree(provenance.PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(provenance, "PACKAGE", copy)
+    return copy
+
+
+def test_the_meaning_of_a_module_is_its_tokens(tmp_path):
+    """The same under every version of Python: no syntax tree, whose form changes."""
+    path = tmp_path / "m.py"
+    path.write_text(PYTHON)
+    expected = 'importos;deff(x):;{ifx:;{returnf"{x}:\'text\'";}returnos.path.join("a","b");}'
+    assert provenance._meaning(path) == expected
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("energy.py", "\nfrom typing", "\n# a comment\n\nfrom typing"),
+        ("energy.py", '"""The paper\'s', '"""Of the paper: the'),
+        ("inference/estep.cpp", "namespace {", "// a comment\nnamespace {  // another"),
+        ("inference/build.py", '"lock"', '"a-lock"'),
+        ("analysis/style.py", "import", "import os\nimport"),
+    ],
+)
+def test_what_changes_no_number_changes_no_fingerprint(package, file, old, new):
+    before = provenance.training_code("hep")
+    path = package / file
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new, 1))
+    assert provenance.training_code("hep") == before
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "methods"),
+    [
+        ("energy.py", "0.5 *", "0.4 *", {"pc", "hep", "backprop"}),
+        ("inference/estep.cpp", "BETA_1 = 0.9", "BETA_1 = 0.8", {"pc", "hep"}),
+        ("inference/flags.py", '"-O3"', '"-O3", "-ffast-math"', {"pc", "hep"}),
+        ("methods/hep.py", "(spec.highway.sigma_v *", "(2 * spec.highway.sigma_v *", {"hep"}),
+        ("methods/pc.py", "x.shape[0]", "x.shape[1]", {"pc", "hep"}),
+        ("methods/backprop.py", "F.cross_entropy(logits, y)", "2 * F.cross_entropy(logits, y)", None),
+    ],
+)
+def test_what_changes_numbers_changes_the_fingerprints_of_its_methods(package, file, old, new, methods):
+    before = {method: provenance.training_code(method) for method in provenance.METHODS}
+    path = package / file
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new, 1))
+    changed = {method for method in provenance.METHODS if provenance.training_code(method) != before[method]}
+    assert changed >= {"backprop"} if methods is None else changed == methods
