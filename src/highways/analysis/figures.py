@@ -127,7 +127,7 @@ def training(config: Config, folder: Path) -> Figure:
     datasets, methods = config["datasets"], config["methods"]
     run = {depth for (_, depth, _), cell in cells.items() if cell.finished}
     depths = [depth for depth in config["depths"] if depth in run]
-    size = (max(3.4, 1.35 * len(depths) + 0.6), 1.6 * len(datasets) + 0.7)
+    size = (max(3.4, 1.75 * len(depths) + 0.6), 1.6 * len(datasets) + 0.7)
     figure, panels = _panels(len(datasets), len(depths), size)
     places = [(dataset, depth) for dataset in datasets for depth in depths]
     for axes, (dataset, depth) in zip(panels, places, strict=True):
