@@ -63,13 +63,16 @@ def differences(record: dict[str, Any], run: Run) -> list[str]:
 
     The learning rate of a run that waits for a selection is not known in advance and does not count.
     """
-    mine, wanted = _flat(record["spec"]), _flat(run.spec.to_dict())
-    keys = sorted(key for key in mine.keys() | wanted.keys() if mine.get(key) != wanted.get(key))
+    found = RunSpec.from_dict(record["spec"]).to_dict()
+    keys = _different(run.spec.to_dict(), found)
     return [key for key in keys if not (run.selection is not None and key == "learning.lr")]
 
 
-def _flat(mapping: dict[str, Any], where: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in mapping.items():
-        flat |= _flat(value, f"{where}{key}.") if isinstance(value, dict) else {where + key: value}
-    return flat
+def _different(expected: dict[str, Any], found: dict[str, Any], where: str = "") -> list[str]:
+    keys = []
+    for key, value in expected.items():
+        if isinstance(value, dict) and isinstance(found[key], dict):
+            keys += _different(value, found[key], f"{where}{key}.")
+        elif value != found[key]:
+            keys.append(f"{where}{key}")
+    return keys

@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+from functools import cache
 from pathlib import Path
 
 SOURCE = Path(workflow.basedir) / "src"
@@ -61,8 +62,13 @@ def selected(wildcards):
     return RUNS[f"{wildcards.selection}/selected/seed{wildcards.seed}"]
 
 
+@cache
+def sweep_of(selection):
+    return configuration.sweep_runs(config, selection)
+
+
 def sweep(wildcards):
-    return configuration.sweep_runs(config, wildcards.selection)
+    return sweep_of(str(wildcards.selection))
 
 
 # Inputs of a file whose times count only if Snakemake made that file here: in a clone, times mean nothing.
@@ -80,8 +86,15 @@ def sweep_specs(wildcards):
     return [run.spec.hash for run in sweep(wildcards)]
 
 
+# Taken once per method, not once per job: reading the modules is most of what a parse would cost.
+CODE = {
+    method: provenance.training_code(method)
+    for method in {run.spec.method for run in RUNS.values()}
+}
+
+
 def code(run):
-    return provenance.training_code(run.spec.method)
+    return CODE[run.spec.method]
 
 
 def data_folder():

@@ -11,7 +11,6 @@ import pandas as pd
 
 from highways import record
 from highways.config import Run
-from highways.spec import RunSpec
 
 _IDENTITY = {
     "path": "object",
@@ -99,23 +98,10 @@ def _outcome(run: Run, folder: Path) -> _Outcome:
     except record.RecordError as error:
         text = str(error).removeprefix(f"{path}: ")
         return _Outcome("invalid", textwrap.shorten(text, 300, placeholder=" ..."))
-    found = RunSpec.from_dict(document["spec"]).to_dict()
-    different = _different(run.spec.to_dict(), found)
-    if run.selection is not None:
-        different = [key for key in different if key != "learning.lr"]
+    different = record.differences(document, run)
     if different:
         return _Outcome("invalid", f"made with another setting: {', '.join(different)}")
     return _Outcome(document["status"], record=document)
-
-
-def _different(expected: Mapping[str, Any], found: Mapping[str, Any], where: str = "") -> list[str]:
-    keys = []
-    for key, value in expected.items():
-        if isinstance(value, Mapping) and isinstance(found[key], Mapping):
-            keys += _different(value, found[key], f"{where}{key}.")
-        elif value != found[key]:
-            keys.append(f"{where}{key}")
-    return keys
 
 
 def _identity(run: Run, document: Mapping[str, Any] | None) -> dict[str, Any]:

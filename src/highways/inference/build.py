@@ -12,10 +12,10 @@ import platform
 import shlex
 import shutil
 import subprocess
-import tempfile
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
+from highways.files import write_atomically
 from highways.inference.flags import FLAGS
 
 SOURCE = Path(__file__).with_name("estep.cpp")
@@ -45,7 +45,8 @@ def library() -> Path:
         with (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not target.exists():
-                _compile(compiler, target)
+                # Whole or not at all: a library cut short would crash every later process.
+                write_atomically(target, partial(_compile, compiler))
     except OSError as error:
         raise BuildError(f"{error.filename or folder}: {error.strerror}") from None
     return target
@@ -60,18 +61,13 @@ def cache_folder() -> Path:
     return Path.home() / ".cache" / "highways"
 
 
-def _compile(compiler: list[str], target: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=target.parent) as room:
-        built = Path(room) / target.name
-        run = subprocess.run(
-            [*compiler, *FLAGS, str(SOURCE), "-o", str(built)], capture_output=True, text=True, check=False
-        )
-        if run.returncode != 0:
-            reason = next((line for line in run.stderr.splitlines() if "error" in line), f"exit {run.returncode}")
-            raise BuildError(f"{shlex.join(compiler)} failed: {reason}")
-        with built.open("rb") as file:
-            os.fsync(file.fileno())  # a library cut short would crash every later process
-        built.replace(target)
+def _compile(compiler: list[str], built: Path) -> None:
+    run = subprocess.run(
+        [*compiler, *FLAGS, str(SOURCE), "-o", str(built)], capture_output=True, text=True, check=False
+    )
+    if run.returncode != 0:
+        reason = next((line for line in run.stderr.splitlines() if "error" in line), f"exit {run.returncode}")
+        raise BuildError(f"{shlex.join(compiler)} failed: {reason}")
 
 
 @cache
