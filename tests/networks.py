@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from highways import methods
-from highways.energy import Highways, Predictions, predict
+from highways.energy import Highways, Predictions, Relaxed, errors, predict
 from highways.inference import relax
 from highways.methods import METHODS
 from highways.network import Architecture, Parameters, first_prediction, initialise
@@ -93,6 +93,11 @@ class Problem:
     def predict(self, z: Tensor) -> Predictions:
         return predict(self.parameters, z, self.mu_1, self.architecture)
 
+    def at(self, z: Tensor) -> Relaxed:
+        """Predictions and errors at any states."""
+        predictions = self.predict(z)
+        return Relaxed(z, predictions.mu, errors(z, self.y, predictions))
+
     def states(self) -> Tensor:
         """States somewhere off their predictions, (L-1, B, N)."""
         initial, _ = self.relax()
@@ -102,7 +107,8 @@ class Problem:
         """The initial and the final states of the spec's E-step, or of one that differs from it."""
         settings = replace(self.spec.inference, **inference)
         arguments = (settings, self.architecture, self.spec.conventions, self.highways, kernel)
-        return relax(self.parameters, self.x, self.y, *arguments)[:2]
+        initial, relaxed = relax(self.parameters, self.x, self.y, *arguments)
+        return initial, relaxed.z
 
 
 def make_problem(

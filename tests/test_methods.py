@@ -11,12 +11,12 @@ from torch import Tensor
 
 from highways import inference, methods
 from highways.diagnostics import per_layer
-from highways.energy import Errors, errors, predict, state_gradient, weight_gradient
+from highways.energy import Errors, Relaxed, errors, state_gradient, weight_gradient
 from highways.fields import SpecError
 from highways.inference import batched
 from highways.methods import METHODS, backprop, pc
 from highways.methods.hep import feedback_matrices
-from highways.network import Parameters, feedforward, first_prediction, initialise
+from highways.network import Parameters, feedforward, initialise
 from networks import (
     CLASSES,
     KERNELS,
@@ -123,13 +123,12 @@ def test_no_kernel_leaves_rounding_in_layers_below_the_reach_of_every_signal(ker
 def test_a_rule_relaxes_with_the_kernel_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a kernel that leaves the states where they are, nothing but the output layer learns."""
 
-    def stay(parameters: Any, x: Any, y: Any, z: Any, architecture: Any, *_: Any) -> Any:
-        mu_1 = first_prediction(parameters, x, architecture)
-        return z, errors(z, y, predict(parameters, z, mu_1, architecture))
+    def stay(parameters: Any, x: Any, *_: Any) -> Any:
+        z = batched.initial_states(parameters, x, problem.architecture)
+        return z, problem.at(z)
 
-    still = SimpleNamespace(initial_states=batched.initial_states, relax=stay)
-    monkeypatch.setitem(inference.KERNELS, "still", still)
     problem = make_problem()
+    monkeypatch.setitem(inference.KERNELS, "still", SimpleNamespace(relax=stay))
     *hidden, output = problem.gradient("still").weights.matrices()
     assert not any(matrix.any() for matrix in hidden)
     assert output.any()
@@ -144,9 +143,9 @@ def test_the_errors_that_weights_learn_from_are_computed_in_exact_float32(
 
     def watched(*arguments: Any) -> Any:
         seen.append(matmul.fp32_precision)
-        return predict(*arguments)
+        return weight_gradient(*arguments)
 
-    monkeypatch.setattr(pc, "predict", watched)
+    monkeypatch.setattr(pc, "weight_gradient", watched)
     before, matmul.allow_tf32 = matmul.allow_tf32, True
     try:
         make_problem(dtype="float32").gradient()
@@ -174,9 +173,7 @@ def test_reading_each_layer_when_the_signal_arrives_is_backprop(reading: dict[st
         t = depth - 1 - layer
         initial, final = problem.relax(steps=max(t, 1))
         z = final if t > 0 else initial
-        predictions = problem.predict(z)
-        error = errors(z, problem.y, predictions)
-        gradient = weight_gradient(problem.parameters, problem.x, predictions, error, problem.architecture)
+        gradient = weight_gradient(problem.parameters, problem.x, problem.at(z), problem.architecture)
         for name, row in rows_of_layer(layer, gradient):
             ours, theirs = gradient.named()[name], expected.weights.named()[name] * 3
             if row is not None:
@@ -218,7 +215,8 @@ def test_equilibrium_is_backprop_in_the_limit_of_a_weak_loss() -> None:
             gradient = state_gradient(parameters, predictions, error, architecture)
             z -= 0.3 * gradient
         assert gradient.abs().max() < 1e-15
-        ours = weight_gradient(parameters, problem.x, predictions, error, architecture).matrices()
+        relaxed = Relaxed(z, predictions.mu, error)
+        ours = weight_gradient(parameters, problem.x, relaxed, architecture).matrices()
         differences.append(
             [((a / (3 * c) - b).norm() / b.norm()).item() for a, b in zip(ours, truth, strict=True)]
         )

@@ -51,6 +51,14 @@ class Errors(NamedTuple):
         return torch.cat([hidden, self.output.square().mean().sqrt().reshape(1)])
 
 
+class Relaxed(NamedTuple):
+    """Where inference ends: states z_1..z_{L-1}, their predictions mu_1..mu_{L-1}, (L-1, B, N), and the errors."""
+
+    z: Tensor
+    mu: Tensor
+    errors: Errors
+
+
 class Highways(NamedTuple):
     """alpha V_i of the endpoints S = {first, first + every, ...} up to z_{L-1}: feedback (|S|, C, N), transposed.
 
@@ -118,22 +126,22 @@ def state_gradient(
     return gradient
 
 
-def weight_gradient(
-    parameters: Parameters, x: Tensor, predictions: Predictions, error: Errors, architecture: Architecture
-) -> Parameters:
+def weight_gradient(parameters: Parameters, x: Tensor, relaxed: Relaxed, architecture: Architecture) -> Parameters:
     """dE/dW_l, dE/dgamma_l and dE/db_l, summed over the batch, shaped like the parameters.
 
     Local: the highway does not appear in it (Eq. W_update).
     """
-    g = error.hidden
-    if architecture.activates_prediction:
-        g = times_phi_prime(g, predictions.mu, architecture)
-    g_in, g_hidden, g_out = g[0], g[1:], error.output
     gain = hidden_gain(parameters)
+    hidden = encode(relaxed.z[:-1], gain, architecture)
+    output = encode(relaxed.z[-1], parameters.output_gain, architecture)
+    g = relaxed.errors.hidden
+    if architecture.activates_prediction:
+        g = times_phi_prime(g, relaxed.mu, architecture)
+    g_in, g_hidden, g_out = g[0], g[1:], relaxed.errors.output
     u = torch.bmm(g_hidden, parameters.w_hidden)
-    _, pull = encode_transposed(u, predictions.hidden, gain, architecture)
+    _, pull = encode_transposed(u, hidden, gain, architecture)
     gains = [] if pull is None else [-pull.sum(1)]
-    _, pull = encode_transposed(g_out @ parameters.w_out, predictions.output, parameters.output_gain, architecture)
+    _, pull = encode_transposed(g_out @ parameters.w_out, output, parameters.output_gain, architecture)
     if pull is not None:
         gains.append(-pull.sum(0, keepdim=True))
     biases = {}
@@ -141,8 +149,8 @@ def weight_gradient(
         biases = {"b_in": -g_in.sum(0), "b_hidden": -g_hidden.sum(1), "b_out": -g_out.sum(0)}
     return Parameters(
         w_in=-(g_in.T @ x),
-        w_hidden=-torch.bmm(g_hidden.transpose(1, 2), predictions.hidden.h),
-        w_out=-(g_out.T @ predictions.output.h),
+        w_hidden=-torch.bmm(g_hidden.transpose(1, 2), hidden.h),
+        w_out=-(g_out.T @ output.h),
         gain=torch.cat(gains),
         **biases,
     )

@@ -11,7 +11,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from highways.energy import Errors, Highways
+from highways.energy import Highways, Relaxed
 from highways.fields import SpecError
 from highways.inference import batched, native, reference
 from highways.inference.arithmetic import exact_float32
@@ -31,21 +31,21 @@ def relax(
     conventions: Conventions,
     highways: Highways | None = None,
     kernel: str = "batched",
-) -> tuple[Tensor, Tensor, Errors]:
+) -> tuple[Tensor, Relaxed]:
     """Relax the free states for T steps from the feedforward sweep (section 2, Eq. z_update).
 
-    x (B, D), y (B, C) one-hot. Returns the initial and the final states, each (L-1, B, N), and the errors at the
-    final states by the kernel's own products: where the signal has not arrived, the states are still exactly their
-    predictions and the errors exactly zero.
+    x (B, D), y (B, C) one-hot. Returns the initial states, (L-1, B, N), and where they end, with the
+    predictions and errors there by the kernel's own products: where the signal has not arrived, the states are
+    still exactly their predictions and the errors exactly zero.
     """
     module = KERNELS[kernel]
     scale = 1.0 / x.shape[0] if conventions.state_gradient == "mean" else 1.0
     with exact_float32():
-        initial = module.initial_states(parameters, x, architecture)
-        if conventions.initial_state == "rounded":
-            initial = _rounded(parameters, x, architecture).to(x.dtype)
-        final, error = module.relax(parameters, x, y, initial, architecture, inference, scale, highways)
-    return initial, final, error
+        start = _rounded(parameters, x, architecture) if conventions.initial_state == "rounded" else None
+        result: tuple[Tensor, Relaxed] = module.relax(
+            parameters, x, y, architecture, inference, scale, highways, start
+        )
+    return result
 
 
 def choose_kernel(name: str, device: torch.device, dtype: torch.dtype) -> str:
@@ -73,6 +73,6 @@ def choose_kernel(name: str, device: torch.device, dtype: torch.dtype) -> str:
 
 
 def _rounded(parameters: Parameters, x: Tensor, architecture: Architecture) -> Tensor:
-    """The feedforward sweep in double precision."""
+    """The feedforward sweep in double precision, rounded."""
     wide = Parameters(**{name: tensor.to(torch.float64) for name, tensor in parameters.named().items()})
-    return reference.initial_states(wide, x.to(torch.float64), architecture)
+    return reference.initial_states(wide, x.to(torch.float64), architecture).to(x.dtype)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from highways.energy import Errors, Highways, errors, hidden_gain, hidden_product, predict, state_gradient
+from highways.energy import Highways, Relaxed, errors, hidden_gain, hidden_product, predict, state_gradient
 from highways.inference.optimizer import state_optimizer
 from highways.network import Architecture, Parameters, encode, first_prediction, phi
 from highways.spec import Inference
@@ -14,22 +14,25 @@ def relax(
     parameters: Parameters,
     x: Tensor,
     y: Tensor,
-    z: Tensor,
     architecture: Architecture,
     inference: Inference,
     scale: float,
     highways: Highways | None,
-) -> tuple[Tensor, Errors]:
-    """T steps from the states z, (L-1, B, N), which are left untouched; the states after them and their errors."""
-    mu_1 = first_prediction(parameters, x, architecture)
-    z = z.clone()
+    start: Tensor | None = None,
+) -> tuple[Tensor, Relaxed]:
+    """The initial states, (L-1, B, N): the sweep, or `start` where given; and where T steps from there end."""
+    swept = initial_states(parameters, x, architecture)
+    mu_1 = swept[0]  # the input is clamped, so this prediction never changes
+    initial = swept if start is None else start
+    z = initial.clone()
     update = state_optimizer(inference, z)
     for t in range(1, inference.steps + 1):
         predictions = predict(parameters, z, mu_1, architecture)
         error = errors(z, y, predictions)
         gradient = state_gradient(parameters, predictions, error, architecture, highways)
         update(z, gradient.mul_(scale), t)
-    return z, errors(z, y, predict(parameters, z, mu_1, architecture))
+    predictions = predict(parameters, z, mu_1, architecture)
+    return initial, Relaxed(z, predictions.mu, errors(z, y, predictions))
 
 
 @torch.no_grad()

@@ -55,6 +55,7 @@ struct Problem {
   int64_t activation, phi;                // Activation, Phi
   int64_t normalised;                     // how many states, from z_1 upwards, are normalised
   int64_t adam, steps;                    // Adam or Euler; T
+  int64_t settled;                        // whether the states equal their predictions bit for bit
   int64_t first, every;                   // endpoints S: layers first, first + every, ... (0: no highways)
   int64_t threads;
   int64_t walkers;                        // steps that go down together; 0: as many as the cache has room for
@@ -66,142 +67,92 @@ struct Problem {
   const float *feedback;                  // (|S|, C, N): alpha V_i, transposed
   const float *mu_1, *y;                  // (B, N), (B, C)
   float *states;                          // (L-1, B, N): z_1..z_{L-1}, read and written
-  float *errors, *output_error;           // (L-1, B, N), (B, C): written after the last step
+  float *predictions, *errors;            // (L-1, B, N): mu_1..mu_{L-1} and eps_1..eps_{L-1} after the last step
+  float *output_error;                    // (B, C): eps_L there
 };
 
 namespace {
 
 // ---- Products
 
-// out[m][:] = bias[m] + sum_k w[m * row + k * column] in[k][:] for COUNT rows m.
-template <int COUNT>
-inline void product_rows(float* __restrict out, const float* __restrict w, ptrdiff_t row, ptrdiff_t column,
-                         const float* __restrict in, int inner, const float* __restrict bias) {
+// The halves of a row of a tile, (units, R).
+inline vec load(const float* tile, int n, int half) {
+  return *reinterpret_cast<const vec*>(tile + n * R + half * LANES);
+}
+
+inline void store(float* tile, int n, int half, vec value) {
+  *reinterpret_cast<vec*>(tile + n * R + half * LANES) = value;
+}
+
+// done(m, half, start(m, half) + sum_k w[m * row + k * column] in[k][half]) for COUNT rows from m. What comes before and
+// after a product happens in registers.
+template <int COUNT, class Start, class Done>
+inline __attribute__((always_inline)) void product_rows(int m, const float* __restrict w, ptrdiff_t row,
+                                                        ptrdiff_t column, const float* __restrict in, int inner,
+                                                        const Start& start, const Done& done) {
   vec sum[COUNT][2];
-  for (int m = 0; m < COUNT; ++m) sum[m][0] = sum[m][1] = vec{} + (bias ? bias[m] : 0.0f);
+  for (int i = 0; i < COUNT; ++i)
+    for (int half = 0; half < 2; ++half) sum[i][half] = start(m + i, half);
   for (int k = 0; k < inner; ++k) {
-    const vec left = *reinterpret_cast<const vec*>(in + k * R);
-    const vec right = *reinterpret_cast<const vec*>(in + k * R + LANES);
-    const float* weight = w + k * column;
+    const vec left = load(in, k, 0), right = load(in, k, 1);
+    const float* weight = w + m * row + k * column;
 #pragma GCC unroll 16
-    for (int m = 0; m < COUNT; ++m) {
-      sum[m][0] += weight[m * row] * left;
-      sum[m][1] += weight[m * row] * right;
+    for (int i = 0; i < COUNT; ++i) {
+      sum[i][0] += weight[i * row] * left;
+      sum[i][1] += weight[i * row] * right;
     }
   }
-  for (int m = 0; m < COUNT; ++m) {
-    *reinterpret_cast<vec*>(out + m * R) = sum[m][0];
-    *reinterpret_cast<vec*>(out + m * R + LANES) = sum[m][1];
-  }
+  for (int i = 0; i < COUNT; ++i)
+    for (int half = 0; half < 2; ++half) done(m + i, half, sum[i][half]);
 }
 
-inline __attribute__((always_inline)) void product(float* out, const float* w, ptrdiff_t row, ptrdiff_t column,
-                                                   const float* in, int outer, int inner, const float* bias) {
+template <int BLOCK, class Start, class Done>
+inline __attribute__((always_inline)) void product(const float* w, ptrdiff_t row, ptrdiff_t column, const float* in,
+                                                   int outer, int inner, const Start& start, const Done& done) {
   int m = 0;
-  for (; m + ROWS <= outer; m += ROWS)
-    product_rows<ROWS>(out + m * R, w + m * row, row, column, in, inner, bias ? bias + m : nullptr);
-  for (; m + 4 <= outer; m += 4)
-    product_rows<4>(out + m * R, w + m * row, row, column, in, inner, bias ? bias + m : nullptr);
-  for (; m < outer; ++m)
-    product_rows<1>(out + m * R, w + m * row, row, column, in, inner, bias ? bias + m : nullptr);
+  for (; m + BLOCK <= outer; m += BLOCK) product_rows<BLOCK>(m, w, row, column, in, inner, start, done);
+  for (; m + 4 <= outer; m += 4) product_rows<4>(m, w, row, column, in, inner, start, done);
+  for (; m < outer; ++m) product_rows<1>(m, w, row, column, in, inner, start, done);
 }
 
-// out (outer, R) = w in + bias, w (outer, inner). The usual width is compiled with known strides.
-void multiply(float* out, const float* w, const float* in, int outer, int inner, const float* bias) {
+// w in + bias, w (outer, inner). The usual width is compiled with known strides.
+template <class Done>
+inline void multiply(const float* w, const float* in, int outer, int inner, const float* bias, const Done& done) {
+  const auto start = [=](int m, int) { return vec{} + (bias ? bias[m] : 0.0f); };
   if (inner == 128)
-    product(out, w, 128, 1, in, outer, 128, bias);
+    product<ROWS>(w, 128, 1, in, outer, 128, start, done);
   else
-    product(out, w, inner, 1, in, outer, inner, bias);
+    product<ROWS>(w, inner, 1, in, outer, inner, start, done);
 }
 
-// out (outer, R) = w^T in, w (inner, outer).
-void multiply_transposed(float* out, const float* w, const float* in, int outer, int inner) {
+// w^T in, w (inner, outer).
+template <class Done>
+inline void multiply_transposed(const float* w, const float* in, int outer, int inner, const Done& done) {
+  const auto start = [](int, int) { return vec{}; };
   if (outer == 128)
-    product(out, w, 1, 128, in, 128, inner, nullptr);
+    product<ROWS>(w, 1, 128, in, 128, inner, start, done);
   else
-    product(out, w, 1, outer, in, outer, inner, nullptr);
+    product<ROWS>(w, 1, outer, in, outer, inner, start, done);
 }
 
-// ---- Element-wise work on one layer of a tile, (N, R)
+// ---- Element by element
+
+inline vec square_root(vec a) {
+  for (int i = 0; i < LANES; ++i) a[i] = std::sqrt(a[i]);
+  return a;
+}
 
 template <int PHI>
-inline float phi(float a) {
-  return PHI == RELU ? (a > 0.0f ? a : 0.0f) : std::tanh(a);
+inline vec phi(vec a) {
+  if (PHI == RELU) return a > 0.0f ? a : vec{};
+  for (int i = 0; i < LANES; ++i) a[i] = std::tanh(a[i]);
+  return a;
 }
 
 // phi'(a) from the activity phi(a).
 template <int PHI>
-inline float slope(float activity) {
-  return PHI == RELU ? (activity > 0.0f ? 1.0f : 0.0f) : 1.0f - activity * activity;
-}
-
-// h(z), Eq. rmsnorm in the chosen reading, and 1 / rms of every sample; gain is null where z is not normalised.
-template <int ACTIVATION, int PHI>
-void encode(float* __restrict h, float* __restrict inverse, const float* __restrict z, const float* __restrict gain,
-            int width, float rms_eps) {
-  constexpr bool before = ACTIVATION == PRE_NORM, after = ACTIVATION == PRE || ACTIVATION == BOTH;
-  if (gain) {
-    float sum[R] = {};
-    for (int n = 0; n < width; ++n)
-      for (int r = 0; r < R; ++r) {
-        const float q = before ? phi<PHI>(z[n * R + r]) : z[n * R + r];
-        sum[r] += q * q;
-      }
-    for (int r = 0; r < R; ++r) inverse[r] = 1.0f / std::sqrt(sum[r] / width + rms_eps);
-  }
-  for (int n = 0; n < width; ++n)
-    for (int r = 0; r < R; ++r) {
-      float value = before ? phi<PHI>(z[n * R + r]) : z[n * R + r];
-      if (gain) value = value * inverse[r] * gain[n];
-      h[n * R + r] = after ? phi<PHI>(value) : value;
-    }
-}
-
-// u <- (dh/dz)^T u.
-template <int ACTIVATION, int PHI>
-void encode_transposed(float* __restrict u, const float* __restrict h, const float* __restrict inverse,
-                       const float* __restrict z, const float* __restrict gain, int width) {
-  constexpr bool before = ACTIVATION == PRE_NORM, after = ACTIVATION == PRE || ACTIVATION == BOTH;
-  float radial[R] = {};
-  if (gain || after)
-    for (int n = 0; n < width; ++n)
-      for (int r = 0; r < R; ++r) {
-        float value = u[n * R + r];
-        if (after) value *= slope<PHI>(h[n * R + r]);
-        if (gain) {
-          value *= gain[n];
-          radial[r] += value * (before ? phi<PHI>(z[n * R + r]) : z[n * R + r]);
-        }
-        u[n * R + r] = value;
-      }
-  if (gain)
-    for (int r = 0; r < R; ++r) radial[r] *= inverse[r] * inverse[r] / width;
-  if (gain || before)
-    for (int n = 0; n < width; ++n)
-      for (int r = 0; r < R; ++r) {
-        const float q = before ? phi<PHI>(z[n * R + r]) : z[n * R + r];
-        float value = u[n * R + r];
-        if (gain) value = (value - q * radial[r]) * inverse[r];
-        u[n * R + r] = before ? value * slope<PHI>(q) : value;
-      }
-}
-
-// mu <- phi(a) where the reading has phi behind the matrix.
-template <int ACTIVATION, int PHI>
-void activate(float* __restrict mu, int size) {
-  if (ACTIVATION == POST || ACTIVATION == BOTH)
-    for (int i = 0; i < size; ++i) mu[i] = phi<PHI>(mu[i]);
-}
-
-// error = z - mu; mu <- error * phi'(a), what the matrix sees of it.
-template <int ACTIVATION, int PHI>
-void compare(float* __restrict error, float* __restrict mu, const float* __restrict z, int size) {
-  constexpr bool behind = ACTIVATION == POST || ACTIVATION == BOTH;
-  for (int i = 0; i < size; ++i) {
-    const float difference = z[i] - mu[i];
-    error[i] = difference;
-    mu[i] = behind ? difference * slope<PHI>(mu[i]) : difference;
-  }
+inline vec slope(vec activity) {
+  return PHI == RELU ? (activity > 0.0f ? vec{} + 1.0f : vec{}) : 1.0f - activity * activity;
 }
 
 // Logits (C, R) become the output error y - softmax.
@@ -214,21 +165,6 @@ void output_error(float* __restrict logits, const float* __restrict y, int class
     for (int r = 0; r < R; ++r) sum[r] += logits[c * R + r] = std::exp(logits[c * R + r] - top[r]);
   for (int c = 0; c < classes; ++c)
     for (int r = 0; r < R; ++r) logits[c * R + r] = y[c * R + r] - logits[c * R + r] / sum[r];
-}
-
-void euler(float* __restrict z, const float* __restrict error, const float* __restrict pull, int size, float step,
-           float scale) {
-  for (int i = 0; i < size; ++i) z[i] -= step * (scale * (error[i] - pull[i]));
-}
-
-void adam(float* __restrict z, float* __restrict m, float* __restrict v, const float* __restrict error,
-          const float* __restrict pull, int size, float step, float correction, float eps, float scale) {
-  for (int i = 0; i < size; ++i) {
-    const float gradient = scale * (error[i] - pull[i]);
-    m[i] += static_cast<float>(1.0 - BETA_1) * (gradient - m[i]);
-    v[i] = static_cast<float>(BETA_2) * v[i] + static_cast<float>(1.0 - BETA_2) * gradient * gradient;
-    z[i] -= step * m[i] / (std::sqrt(v[i]) * correction + eps);
-  }
 }
 
 // ---- One tile
@@ -260,57 +196,71 @@ int64_t fitting_walkers(const Problem& p) {
 template <int ACTIVATION, int PHI>
 class Tile {
  public:
-  Tile(const Problem& problem, int64_t begin)
-      : p(problem), begin(begin), count(static_cast<int>(std::min<int64_t>(R, p.batch - begin))),
-        width(static_cast<int>(p.width)), classes(static_cast<int>(p.classes)), size(width * R), top(p.hidden - 1),
-        z(zeros(p.hidden * size)), mu_1(zeros(size)), y(zeros(classes * R)), mu(zeros(size)), error(zeros(size)),
-        h_below(zeros(size)), u_below(zeros(size)) {
+  explicit Tile(const Problem& problem)
+      : p(problem), width(static_cast<int>(p.width)), classes(static_cast<int>(p.classes)), size(width * R),
+        top(p.hidden - 1), z(zeros(p.hidden * size)), inverse(zeros(p.hidden * R)), mu_1(zeros(size)),
+        y(zeros(classes * R)), h(zeros(size)), error(zeros(size)), seen(zeros(size)), u_below(zeros(size)),
+        radial_below(zeros(R)) {}
+
+  // Take the samples from `first_sample` on.
+  void take(int64_t first_sample) {
+    begin = first_sample;
+    count = static_cast<int>(std::min<int64_t>(R, p.batch - begin));
     gather(mu_1.get(), p.mu_1, width);
   }
 
   // The feedforward sweep: every state is its prediction, by the very products of a step.
   void sweep() {
-    std::copy_n(mu_1.get(), size, layer(0));
-    for (int64_t j = 1; j <= top; ++j) {
-      predict(j);
-      std::copy_n(mu.get(), size, layer(j));
+    for (int64_t j = 0; j <= top; ++j) {
+      predict(j, layer(j));
+      measure(j);
+      scatter(p.states + j * p.batch * width, layer(j), width);
     }
-    for (int64_t j = 0; j <= top; ++j) scatter(p.states + j * p.batch * width, layer(j), width);
   }
 
   void relax() {
     gather(y.get(), p.y, classes);
-    for (int64_t j = 0; j <= top; ++j) gather(layer(j), p.states + j * p.batch * width, width);
-    if (p.adam) {
-      m = zeros(p.hidden * size);
-      v = zeros(p.hidden * size);
+    for (int64_t j = 0; j <= top; ++j) {
+      gather(layer(j), p.states + j * p.batch * width, width);
+      measure(j);
     }
-    std::vector<Walker> walkers(p.walkers ? p.walkers : fitting_walkers(p));
-    for (auto& walker : walkers) walker = {0, zeros(size), zeros(size), zeros(classes * R), {}};
-    if (p.steps > 0) descend(walkers, 1, 1);  // alone: it tells whether anything can be left out
-    for (int64_t t = 2; t <= p.steps; t += walkers.size())
-      descend(walkers, t, std::min<int64_t>(walkers.size(), p.steps - t + 1));
-    for (int64_t j = 0; j <= top; ++j) scatter(p.states + j * p.batch * width, layer(j), width);
-    write_errors(walkers[0]);
+    if (walkers.empty()) {
+      walkers.resize(p.walkers ? p.walkers : fitting_walkers(p));
+      for (auto& walker : walkers) walker = {0, zeros(size), zeros(R), zeros(classes * R)};
+      if (p.adam) {
+        m = zeros(p.hidden * size);
+        v = zeros(p.hidden * size);
+      }
+    } else if (p.adam) {
+      std::fill_n(m.get(), p.hidden * size, 0.0f);
+      std::fill_n(v.get(), p.hidden * size, 0.0f);
+    }
+    const int64_t together = walkers.size();
+    for (int64_t t = 1; t <= p.steps; t += together) descend(t, std::min(together, p.steps - t + 1));
+    write();
   }
 
  private:
   // One step on its way down: what it carries from a layer to the layer below.
   struct Walker {
     int64_t t;
-    Array h, u;         // h(z) of the layer that it comes to, and what the error above pulls at that layer
-    Array output;       // the output error at this step
-    float inverse[R];   // 1 / rms of that layer
+    Array u, radial;  // what the error above pulls at the layer that it comes to, as `pull` leaves it
+    Array output;     // the output error at this step
   };
 
+  static constexpr bool BEFORE = ACTIVATION == PRE_NORM, INSIDE = ACTIVATION == PRE || ACTIVATION == BOTH,
+                        BEHIND = ACTIVATION == POST || ACTIVATION == BOTH;  // where phi stands: h = phi(n(phi(z))), phi(W h)
+
   const Problem& p;
-  const int64_t begin;                // first sample
-  const int count;                    // samples in use; the last tile may have fewer than R
   const int width, classes, size;
   const int64_t top;
-  Array z, mu_1, y, mu, error, h_below, u_below, m, v;
-  float inverse_below[R];
-  bool began_silent = true;
+  int64_t begin = 0;                  // first sample
+  int count = 0;                      // samples in use; the last tile may have fewer than R
+  std::vector<Walker> walkers;
+  Array z, inverse;                   // of every layer: the states, and 1 / rms of every sample where normalised
+  Array m, v;                         // of every layer: Adam's moments
+  Array mu_1, y;
+  Array h, error, seen, u_below, radial_below;  // of the layer at hand; seen: what its matrix sees of the error
 
   float* layer(int64_t j) { return z.get() + j * size; }  // z_{j+1}
   const float* gain(int64_t j) const { return j < p.normalised ? p.gain + j * width : nullptr; }
@@ -331,41 +281,104 @@ class Tile {
     }
   }
 
-  // The prediction of layer j from the layer below, into mu; h_below and inverse_below are what made it.
-  void predict(int64_t j) {
-    encode<ACTIVATION, PHI>(h_below.get(), inverse_below, layer(j - 1), gain(j - 1), width, p.rms_eps);
-    multiply(mu.get(), weights(j - 1), h_below.get(), width, width,
-             p.b_hidden ? p.b_hidden + (j - 1) * width : nullptr);
-    activate<ACTIVATION, PHI>(mu.get(), size);
+  // What Eq. rmsnorm normalises of a state.
+  static vec normalisable(vec z) { return BEFORE ? phi<PHI>(z) : z; }
+
+  // 1 / rms of layer j from its sums of squares, and from its states.
+  void set_inverse(int64_t j, const vec* squares) {
+    for (int half = 0; half < 2; ++half)
+      store(inverse.get() + j * R, 0, half, 1.0f / square_root(squares[half] / static_cast<float>(width) + p.rms_eps));
   }
 
-  // The error of layer j; for j > 0 mu becomes what its matrix sees of it.
-  void compare_with_prediction(int64_t j) {
-    if (j > 0) {
-      predict(j);
-      compare<ACTIVATION, PHI>(error.get(), mu.get(), layer(j), size);
-    } else {
-      for (int i = 0; i < size; ++i) error[i] = layer(0)[i] - mu_1[i];
+  void measure(int64_t j) {
+    if (!gain(j)) return;
+    vec squares[2] = {};
+    for (int n = 0; n < width; ++n)
+      for (int half = 0; half < 2; ++half) {
+        const vec q = normalisable(load(layer(j), n, half));
+        squares[half] += q * q;
+      }
+    set_inverse(j, squares);
+  }
+
+  // h <- h(z_{j+1}), Eq. rmsnorm in the chosen reading.
+  void encode(int64_t j) {
+    const float *state = layer(j), *scale = gain(j), *over = inverse.get() + j * R;
+    for (int n = 0; n < width; ++n)
+      for (int half = 0; half < 2; ++half) {
+        vec value = normalisable(load(state, n, half));
+        if (scale) value = value * load(over, 0, half) * scale[n];
+        store(h.get(), n, half, INSIDE ? phi<PHI>(value) : value);
+      }
+  }
+
+  // done(n, half, mu) for the prediction of layer j > 0 from the layer below; h is what made it.
+  template <class Done>
+  void predict_with(int64_t j, const Done& done) {
+    encode(j - 1);
+    multiply(weights(j - 1), h.get(), width, width, p.b_hidden ? p.b_hidden + (j - 1) * width : nullptr,
+             [&](int n, int half, vec a) { done(n, half, BEHIND ? phi<PHI>(a) : a); });
+  }
+
+  void predict(int64_t j, float* mu) {
+    if (j == 0)
+      std::copy_n(mu_1.get(), size, mu);
+    else
+      predict_with(j, [&](int n, int half, vec value) { store(mu, n, half, value); });
+  }
+
+  // The error of layer j, and what its matrix sees of it.
+  void compare(int64_t j) {
+    const float* state = layer(j);
+    if (j == 0) {
+      for (int i = 0; i < size; ++i) error[i] = state[i] - mu_1[i];
+      return;
     }
+    predict_with(j, [&](int n, int half, vec mu) {
+      const vec difference = load(state, n, half) - mu;
+      store(error.get(), n, half, difference);
+      if (BEHIND) store(seen.get(), n, half, difference * slope<PHI>(mu));
+    });
   }
 
   void compare_output(Walker& walker) {
-    encode<ACTIVATION, PHI>(walker.h.get(), walker.inverse, layer(top), gain(top), width, p.rms_eps);
-    multiply(walker.output.get(), p.w_out, walker.h.get(), classes, width, p.b_out);
-    output_error(walker.output.get(), y.get(), classes);
+    encode(top);
+    float* output = walker.output.get();
+    multiply(p.w_out, h.get(), classes, width, p.b_out,
+             [&](int n, int half, vec logit) { store(output, n, half, logit); });
+    output_error(output, y.get(), classes);
   }
 
-  // The lowest layer (from 0) that a signal has reached at step t, where the states began as their predictions: below
-  // it, errors, moments and moves are exactly zero, and leaving them out changes no bit.
+  // What an error above (units, R), behind the matrix w, pulls at layer j, whose h is at hand: (dh/dz)^T w^T error is
+  // (u - z radial) / rms where normalised, else u.
+  void pull(int64_t j, const float* w, const float* above, int units, float* u, float* radial) {
+    const float *state = layer(j), *scale = gain(j), *over = inverse.get() + j * R;
+    vec sum[2] = {};
+    multiply_transposed(w, above, width, units, [&](int n, int half, vec value) {
+      if (INSIDE) value *= slope<PHI>(load(h.get(), n, half));
+      if (scale) {
+        value *= scale[n];
+        sum[half] += value * normalisable(load(state, n, half));
+      }
+      store(u, n, half, value);
+    });
+    for (int half = 0; half < 2; ++half) {
+      const vec r = load(over, 0, half);
+      store(radial, 0, half, sum[half] * r * r / static_cast<float>(width));
+    }
+  }
+
+  // The lowest layer (from 0) that moves at step t, where the states began as their predictions: below it, errors,
+  // moments and moves are exactly zero, and leaving them out changes no bit.
   int64_t lowest(int64_t t) const {
-    if (t == 1 || !began_silent) return 0;
+    if (!p.settled) return 0;
     int64_t reached = p.hidden - t;
     if (p.every) reached = std::min(reached, p.first - t);
     return std::max<int64_t>(reached, 0);
   }
 
   // Steps t, t + 1, ... go down together, each two layers behind the one before.
-  void descend(std::vector<Walker>& walkers, int64_t t, int64_t together) {
+  void descend(int64_t t, int64_t together) {
     for (int64_t k = 0; k < together; ++k) walkers[k].t = t + k;
     for (int64_t i = 0; i <= top + 2 * (together - 1); ++i)
       for (int64_t k = 0; k < together; ++k) {
@@ -377,54 +390,76 @@ class Tile {
   void visit(Walker& walker, int64_t j) {
     if (j == top) {
       compare_output(walker);
-      multiply_transposed(walker.u.get(), p.w_out, walker.output.get(), width, classes);
+      pull(top, p.w_out, walker.output.get(), classes, walker.u.get(), walker.radial.get());
     }
     const int64_t low = lowest(walker.t);
     if (j < low) return;
-    if (j == low && low > 0) {
+    if (p.settled && (walker.t == 1 || (j == low && low > 0))) {  // neither it nor a neighbour below has moved before
       std::fill_n(error.get(), size, 0.0f);
+      std::fill_n(u_below.get(), size, 0.0f);
+      std::fill_n(radial_below.get(), R, 0.0f);
     } else {
-      compare_with_prediction(j);
-      if (walker.t == 1) began_silent = began_silent && silent(error.get());
-      if (j > 0) multiply_transposed(u_below.get(), weights(j - 1), mu.get(), width, width);
+      compare(j);
+      if (j > 0)
+        pull(j - 1, weights(j - 1), (BEHIND ? seen : error).get(), width, u_below.get(), radial_below.get());
     }
     move(walker, j);
-    std::swap(walker.h, h_below);
     std::swap(walker.u, u_below);
-    std::copy_n(inverse_below, R, walker.inverse);
+    std::swap(walker.radial, radial_below);
   }
 
-  bool silent(const float* errors) const {
-    return std::all_of(errors, errors + size, [](float e) { return e == 0.0f; });
-  }
-
-  // z_{j+1} one step down the energy.
+  // z_{j+1} one step down the energy: eps - J^T eps_above, and alpha V eps_L at an endpoint.
   void move(Walker& walker, int64_t j) {
-    float* pull = walker.u.get();
-    encode_transposed<ACTIVATION, PHI>(pull, walker.h.get(), walker.inverse, layer(j), gain(j), width);
+    float *state = layer(j), *m_j = m.get() + j * size, *v_j = v.get() + j * size;
+    const float *u = walker.u.get(), *radial = walker.radial.get(), *over = inverse.get() + j * R;
+    const bool normalised = gain(j);
     const int64_t above_first = j + 1 - p.first;
-    if (p.every && above_first >= 0 && above_first % p.every == 0) {
-      const float* feedback = p.feedback + above_first / p.every * classes * width;
-      multiply_transposed(mu.get(), feedback, walker.output.get(), width, classes);
-      for (int i = 0; i < size; ++i) pull[i] -= mu[i];
-    }
-    if (p.adam) {
-      const double step_size = p.step_size / (1.0 - std::pow(BETA_1, walker.t));
-      const double correction = 1.0 / std::sqrt(1.0 - std::pow(BETA_2, walker.t));
-      adam(layer(j), m.get() + j * size, v.get() + j * size, error.get(), pull, size, static_cast<float>(step_size),
-           static_cast<float>(correction), p.eps, p.scale);
-    } else {
-      euler(layer(j), error.get(), pull, size, p.step_size, p.scale);
-    }
+    const bool endpoint = p.every && above_first >= 0 && above_first % p.every == 0;
+    const float* feedback = endpoint ? p.feedback + above_first / p.every * classes * width : nullptr;
+    const float correction = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(BETA_2, walker.t)));
+    const float step = static_cast<float>(p.adam ? p.step_size / (1.0 - std::pow(BETA_1, walker.t)) : p.step_size);
+    vec squares[2] = {};
+
+    const auto without_highway = [&](int n, int half) {
+      vec pulled = load(u, n, half);
+      const vec value = load(state, n, half), q = normalisable(value);
+      if (normalised) pulled = (pulled - q * load(radial, 0, half)) * load(over, 0, half);
+      if (BEFORE) pulled *= slope<PHI>(q);
+      return load(error.get(), n, half) - pulled;
+    };
+    const auto descend = [&](int n, int half, vec gradient) {
+      gradient *= p.scale;
+      vec value = load(state, n, half);
+      if (p.adam) {
+        vec first = load(m_j, n, half), second = load(v_j, n, half);
+        first += static_cast<float>(1.0 - BETA_1) * (gradient - first);
+        second = static_cast<float>(BETA_2) * second + static_cast<float>(1.0 - BETA_2) * gradient * gradient;
+        value -= step * first / (square_root(second) * correction + p.eps);
+        store(m_j, n, half, first);
+        store(v_j, n, half, second);
+      } else {
+        value -= step * gradient;
+      }
+      store(state, n, half, value);
+      const vec q = normalisable(value);
+      squares[half] += q * q;
+    };
+    product<4>(feedback, 1, width, walker.output.get(), width, feedback ? classes : 0, without_highway, descend);
+    if (normalised) set_inverse(j, squares);
   }
 
-  void write_errors(Walker& walker) {
+  // The states, their predictions and their errors.
+  void write() {
     for (int64_t j = 0; j <= top; ++j) {
-      compare_with_prediction(j);
-      scatter(p.errors + j * p.batch * width, error.get(), width);
+      const int64_t rows = j * p.batch * width;
+      scatter(p.states + rows, layer(j), width);
+      predict(j, seen.get());
+      for (int i = 0; i < size; ++i) error[i] = layer(j)[i] - seen[i];
+      scatter(p.predictions + rows, seen.get(), width);
+      scatter(p.errors + rows, error.get(), width);
     }
-    compare_output(walker);
-    scatter(p.output_error, walker.output.get(), classes);
+    compare_output(walkers[0]);
+    scatter(p.output_error, walkers[0].output.get(), classes);
   }
 };
 
@@ -437,8 +472,9 @@ bool run(const Problem& p, bool relaxing) {
   std::atomic<bool> failed{false};
   auto work = [&]() noexcept {
     try {
+      Tile<ACTIVATION, PHI> tile(p);
       for (int64_t begin; !failed && (begin = R * next++) < p.batch;) {
-        Tile<ACTIVATION, PHI> tile(p, begin);
+        tile.take(begin);
         if (relaxing)
           tile.relax();
         else

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from highways.energy import Errors, Highways
+from highways.energy import Errors, Highways, Relaxed
 from highways.inference.build import BuildError, library
 from highways.network import Architecture, Parameters, first_prediction
 from highways.spec import Inference
@@ -27,11 +27,11 @@ class _Problem(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("hidden", "width", "classes", "batch", "activation", "phi")),
         *(
             (name, ctypes.c_int64)
-            for name in ("normalised", "adam", "steps", "first", "every", "threads", "walkers")
+            for name in ("normalised", "adam", "steps", "settled", "first", "every", "threads", "walkers")
         ),
         *((name, ctypes.c_float) for name in ("rms_eps", "step_size", "eps", "scale")),
         *((name, ctypes.c_void_p) for name in ("w_hidden", "w_out", "gain", "b_hidden", "b_out", "feedback")),
-        *((name, ctypes.c_void_p) for name in ("mu_1", "y", "states", "errors", "output_error")),
+        *((name, ctypes.c_void_p) for name in ("mu_1", "y", "states", "predictions", "errors", "output_error")),
     )
 
 
@@ -52,8 +52,9 @@ def supports(device: torch.device, dtype: torch.dtype) -> bool:
 @torch.no_grad()
 def initial_states(parameters: Parameters, x: Tensor, architecture: Architecture) -> Tensor:
     """States that equal their predictions bit for bit, (L-1, B, N)."""
-    states = x.new_empty(parameters.depth - 1, x.shape[0], parameters.w_out.shape[1])
-    _call("highways_sweep", parameters, x, architecture, states=states)
+    mu_1 = first_prediction(parameters, x, architecture)
+    states = mu_1.new_empty(parameters.depth - 1, *mu_1.shape)
+    _call("highways_sweep", parameters, mu_1, architecture, states=states)
     return states
 
 
@@ -62,18 +63,21 @@ def relax(
     parameters: Parameters,
     x: Tensor,
     y: Tensor,
-    z: Tensor,
     architecture: Architecture,
     inference: Inference,
     scale: float,
     highways: Highways | None,
-) -> tuple[Tensor, Errors]:
-    """T steps from the states z, (L-1, B, N), which are left untouched; the states after them and their errors."""
-    states = z.clone(memory_format=torch.contiguous_format)
-    error = Errors(torch.empty_like(states), torch.empty_like(y))
+    start: Tensor | None = None,
+) -> tuple[Tensor, Relaxed]:
+    """The initial states, (L-1, B, N): the sweep, or `start` where given; and where T steps from there end."""
+    swept = initial_states(parameters, x, architecture)
+    initial = swept if start is None else start
+    states = initial.clone(memory_format=torch.contiguous_format)
+    mu, error = torch.empty_like(states), Errors(torch.empty_like(states), torch.empty_like(y))
     settings: dict[str, Any] = {
         "adam": inference.optimizer == "adam",
         "steps": inference.steps,
+        "settled": start is None,
         "step_size": inference.step_size,
         "eps": inference.eps,
         "scale": scale,
@@ -82,23 +86,25 @@ def relax(
     }
     if highways is not None:
         settings |= {"first": highways.first, "every": highways.every, "feedback": highways.feedback}
-    settings |= {"y": y, "states": states, "errors": error.hidden, "output_error": error.output}
-    _call("highways_relax", parameters, x, architecture, **settings)
-    return states, error
+    settings |= {"y": y, "states": states, "predictions": mu, "errors": error.hidden, "output_error": error.output}
+    _call("highways_relax", parameters, swept[0], architecture, **settings)
+    return initial, Relaxed(states, mu, error)
 
 
-def _call(function: str, parameters: Parameters, x: Tensor, architecture: Architecture, **settings: Any) -> None:
+def _call(
+    function: str, parameters: Parameters, mu_1: Tensor, architecture: Architecture, **settings: Any
+) -> None:
     """Describe the problem to the library and call it; tensors are passed by address."""
     description = {
         "hidden": parameters.depth - 1,
-        "width": parameters.w_out.shape[1],
+        "width": mu_1.shape[1],
         "classes": parameters.w_out.shape[0],
-        "batch": x.shape[0],
+        "batch": mu_1.shape[0],
         "activation": _ACTIVATIONS.index(architecture.activation),
         "phi": _PHIS.index(architecture.phi),
         "normalised": parameters.gain.shape[0],
         "rms_eps": architecture.rms_eps,
-        "mu_1": first_prediction(parameters, x, architecture),
+        "mu_1": mu_1,
         "w_hidden": parameters.w_hidden,
         "w_out": parameters.w_out,
         "gain": parameters.gain,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from highways.energy import Errors, Highways
+from highways.energy import Errors, Highways, Relaxed
 from highways.inference.optimizer import state_optimizer
 from highways.network import Architecture, Parameters
 from highways.spec import Inference
@@ -35,28 +35,33 @@ def prediction(parameters: Parameters, layer: int, z: Tensor, architecture: Arch
     return nonlinearity(a) if layer < last and architecture.activation in ("post", "both") else a
 
 
+def predictions(parameters: Parameters, mu_1: Tensor, z: Tensor, architecture: Architecture) -> list[Tensor]:
+    """mu_1..mu_L from the states z, (L-1, B, N), and the prediction that the clamped input makes."""
+    above = (prediction(parameters, layer, state, architecture) for layer, state in enumerate(z.unbind(), start=1))
+    return [mu_1, *above]
+
+
 def energy(
-    parameters: Parameters, x: Tensor, y: Tensor, z: Tensor, architecture: Architecture
+    parameters: Parameters, mu_1: Tensor, y: Tensor, z: Tensor, architecture: Architecture
 ) -> tuple[Tensor, Tensor]:
     """Eq. energy summed over the batch, and the logits (B, C)."""
-    below, total = x, torch.zeros((), dtype=x.dtype, device=x.device)
-    for layer, state in enumerate(z.unbind()):
-        total = total + 0.5 * (state - prediction(parameters, layer, below, architecture)).square().sum()
-        below = state
-    logits = prediction(parameters, parameters.depth - 1, below, architecture)
-    return total + F.cross_entropy(logits, y, reduction="sum"), logits
+    *mu, logits = predictions(parameters, mu_1, z, architecture)
+    total = F.cross_entropy(logits, y, reduction="sum")
+    for state, predicted in zip(z.unbind(), mu, strict=True):
+        total = total + 0.5 * (state - predicted).square().sum()
+    return total, logits
 
 
 def augmented_energy(
     parameters: Parameters,
-    x: Tensor,
+    mu_1: Tensor,
     y: Tensor,
     z: Tensor,
     architecture: Architecture,
     highways: Highways | None,
 ) -> Tensor:
     """Eq. aug_energy summed over the batch: E + sum_{i in S} z_i^T alpha V_i sg(eps_L)."""
-    total, logits = energy(parameters, x, y, z, architecture)
+    total, logits = energy(parameters, mu_1, y, z, architecture)
     if highways is None:
         return total
     output_error = (y - logits.softmax(-1)).detach()
@@ -68,30 +73,28 @@ def relax(
     parameters: Parameters,
     x: Tensor,
     y: Tensor,
-    z: Tensor,
     architecture: Architecture,
     inference: Inference,
     scale: float,
     highways: Highways | None,
-) -> tuple[Tensor, Errors]:
-    """T steps from the states z, (L-1, B, N), which are left untouched; the states after them and their errors."""
-    z = z.clone()
+    start: Tensor | None = None,
+) -> tuple[Tensor, Relaxed]:
+    """The initial states, (L-1, B, N): the sweep, or `start` where given; and where T steps from there end."""
+    swept = initial_states(parameters, x, architecture)
+    mu_1 = swept[0]
+    initial = swept if start is None else start
+    z = initial.clone()
     update = state_optimizer(inference, z)
     for t in range(1, inference.steps + 1):
         with torch.enable_grad():
             free = z.detach().requires_grad_()
-            total = augmented_energy(parameters, x, y, free, architecture, highways)
+            total = augmented_energy(parameters, mu_1, y, free, architecture, highways)
             (gradient,) = torch.autograd.grad(total, free)
         update(z, gradient * scale, t)
     with torch.no_grad():
-        return z, errors(parameters, x, y, z, architecture)
-
-
-def errors(parameters: Parameters, x: Tensor, y: Tensor, z: Tensor, architecture: Architecture) -> Errors:
-    """Eq. errors at the states z."""
-    below = [x, *z.unbind()]
-    *mu, logits = (prediction(parameters, layer, state, architecture) for layer, state in enumerate(below))
-    return Errors(z - torch.stack(mu), y - logits.softmax(-1))
+        *hidden, logits = predictions(parameters, mu_1, z, architecture)
+        mu = torch.stack(hidden)
+        return initial, Relaxed(z, mu, Errors(z - mu, y - logits.softmax(-1)))
 
 
 @torch.no_grad()

@@ -6,11 +6,11 @@ Local but for the transposed weights in J^T: layer l learns from its own activit
 import torch
 from torch import Tensor
 
-from highways.energy import Errors, Highways, predict, weight_gradient
+from highways.energy import Highways, Relaxed, weight_gradient
 from highways.inference import relax
 from highways.inference.arithmetic import exact_float32
 from highways.methods.base import Gradient
-from highways.network import Architecture, Parameters, first_prediction, output_prediction
+from highways.network import Architecture, Parameters, output_prediction
 from highways.spec import RunSpec
 
 
@@ -26,19 +26,17 @@ class Rule:
         self.architecture = Architecture.of(spec)
         self.kernel = kernel
 
-    def infer(self, parameters: Parameters, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Errors]:
-        """The E-step: initial states, final states, errors at these."""
+    def infer(self, parameters: Parameters, x: Tensor, y: Tensor) -> tuple[Tensor, Relaxed]:
+        """The E-step: the initial states, and where they end."""
         settings = (self.inference, self.architecture, self.conventions, self.highways, self.kernel)
         return relax(parameters, x, y, *settings)
 
     @torch.no_grad()
     def gradient(self, parameters: Parameters, x: Tensor, y: Tensor) -> Gradient:
-        initial, final, error = self.infer(parameters, x, y)
+        initial, relaxed = self.infer(parameters, x, y)
         with exact_float32():
-            mu_1 = first_prediction(parameters, x, self.architecture)
-            predictions = predict(parameters, final, mu_1, self.architecture)
-            weights = weight_gradient(parameters, x, predictions, error, self.architecture)
+            weights = weight_gradient(parameters, x, relaxed, self.architecture)
             for tensor in weights.named().values():
                 tensor.div_(x.shape[0])
             logits = output_prediction(parameters, initial[-1], self.architecture)
-        return Gradient(weights, logits, error)
+        return Gradient(weights, logits, relaxed.errors)
