@@ -1,6 +1,6 @@
 # make smoke   set up what it needs and run the whole workflow on embedded data
 # make test    set up what it needs and run every check
-# make bench   time the E-step against the ceilings of this machine and PCX
+# make bench   time the E-step against the ceilings of this machine, PCX and FabricPC
 .PHONY: help smoke test lint unit lock clean bench
 .DEFAULT_GOAL := help
 
@@ -47,8 +47,10 @@ lock:
 clean:
 	rm -rf $(VENV) results/smoke .snakemake
 
-# The benchmark suite, with PCX in an environment of its own: make bench, on a quiet machine.
+# The benchmark suite, with every peer in an environment of its own: make bench, on a quiet machine.
 bench: $(INSTALLED)
 	$(PYTHON) -m venv $(VENV)-pcx
 	$(VENV)-pcx/bin/python -m pip install --quiet pcx==0.6.3
-	python benchmarks/run.py --pcx $(VENV)-pcx/bin/python
+	$(PYTHON) -m venv $(VENV)-fabricpc
+	$(VENV)-fabricpc/bin/python -m pip install --quiet fabricpc==0.6.0
+	python benchmarks/run.py --pcx $(VENV)-pcx/bin/python --fabricpc $(VENV)-fabricpc/bin/python

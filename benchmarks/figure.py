@@ -10,6 +10,7 @@ NAMES = {
     "streaming": ("ceiling: the network's products", "#cccccc"),
     "native": ("native", "#0072b2"),
     "pcx": ("PCX 0.6.3", "#e69f00"),
+    "fabricpc": ("FabricPC 0.6.0 (Euler, no RMSNorm)", "#f0e442"),
     "batched": ("batched (torch)", "#56b4e9"),
     "reference": ("reference (autograd)", "#d55e00"),
 }
@@ -18,8 +19,9 @@ NAMES = {
 def draw(results: dict[str, Any], path: Path) -> None:
     """One group of bars per depth."""
     groups = {row["depth"]: dict(row["gflops"]) for row in results["kernels"]}
-    for row in results["pcx"] or []:
-        groups[row["depth"]]["pcx"] = groups[row["depth"]]["native"] / row["ratio"]
+    for peer in ("pcx", "fabricpc"):
+        for row in results[peer] or []:
+            groups[row["depth"]][peer] = groups[row["depth"]]["native"] / row["ratio"]
     shown = [name for name in NAMES if any(name in group for group in groups.values())]
     figure = Figure(figsize=(7.2, 3.6), layout="constrained")
     axes = figure.subplots()

@@ -1,7 +1,7 @@
 """Times the E-step: kernels against the ceilings of the machine and against other libraries. One thread.
 
     python benchmarks/run.py                                  everything of ours, some minutes
-    python benchmarks/run.py --pcx PYTHON                     and PCX 0.6.3, in an environment that has it
+    python benchmarks/run.py --pcx PYTHON --fabricpc PYTHON   and peers, each in an environment that has it
     python benchmarks/run.py --quick                          small sizes, to try the suite
 
 Leaves results.json and results.png in --out. Ratios are between medians of one run in which contenders take turns;
@@ -24,6 +24,7 @@ from highways.provenance import git_state
 from measure import in_turn, median, peer, worker
 
 FULL = {"depths": {8: 96, 32: 96, 128: 96}, "repeats": 7, "slow_repeats": 2}
+PEERS = {"pcx": "pcx==0.6.3", "fabricpc": "fabricpc==0.6.0"}
 QUICK = {"depths": {4: 8, 8: 8}, "repeats": 2, "slow_repeats": 1}
 
 
@@ -100,7 +101,9 @@ def beginnings(depths: list[int]) -> list[dict[str, float]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pcx", type=Path, metavar="PYTHON", help="interpreter of an environment with pcx==0.6.3")
+    for name, package in PEERS.items():
+        text = f"interpreter of an environment with {package}"
+        parser.add_argument(f"--{name}", type=Path, metavar="PYTHON", help=text)
     parser.add_argument("--quick", action="store_true", help="small sizes")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent, metavar="FOLDER")
     options = parser.parse_args()
@@ -110,10 +113,12 @@ def main() -> None:
     print("kernels and ceilings", flush=True)
     results: dict[str, Any] = {"kernels": [kernels(depth, steps, plan) for depth, steps in depths.items()]}
     print("peers", flush=True)
-    results["pcx"] = None
-    if options.pcx is not None:
-        pairs = [(depth, steps) for depth, steps in depths.items() if depth <= 32]
-        results["pcx"] = [against(options.pcx, "pcx_estep.py", depth, steps, plan) for depth, steps in pairs]
+    for name in PEERS:
+        python = getattr(options, name)
+        rows = [
+            against(python, f"{name}_estep.py", depth, steps, plan) for depth, steps in depths.items() if python
+        ]
+        results[name] = rows or None
     print("growth, first batch, memory, two at once, denormals", flush=True)
     results["growth"] = growth(plan, options.quick)
     results["beginnings"] = beginnings(list(depths))

@@ -82,7 +82,7 @@ class Problem:
 
     @property
     def highways(self) -> Highways | None:
-        return self.rule().highways
+        return self.rule().highways(0)
 
     def rule(self, kernel: str = "batched") -> Any:
         return methods.rule(self.spec.method)(self.spec, self.parameters, kernel)

@@ -21,3 +21,4 @@ def test_the_suite_runs_and_adds_up(root, tmp_path):
     assert {row["depth"] for row in results["beginnings"]} == {4, 8}
     assert results["denormals"]["smallest_rms"] > 0
     assert results["pcx"] is None
+    assert results["fabricpc"] is None

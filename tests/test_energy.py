@@ -138,11 +138,13 @@ def test_the_state_gradient_is_what_autograd_finds(reading: dict[str, Any], phi:
 @PHIS
 @ALL_READINGS
 @pytest.mark.parametrize("every", [1, 2, 4])
+@pytest.mark.parametrize("chain", [True, False])
 def test_the_highway_update_is_the_slope_of_the_augmented_energy(
-    reading: dict[str, Any], phi: str, every: int
+    reading: dict[str, Any], phi: str, every: int, chain: bool
 ) -> None:
-    """z_i^T alpha V_i eps_L is added per endpoint, with no gradient through eps_L (Eq. aug_energy)."""
-    problem = make_problem("hep", phi=phi, conventions=reading, highway={"every": every})
+    """z_i^T alpha V_i eps_L is added per endpoint, with no gradient through eps_L (Eq. aug_energy);
+    without the chain there is none through the hidden predictions either."""
+    problem = make_problem("hep", phi=phi, conventions=reading, highway={"every": every, "chain": chain})
     z = problem.states().requires_grad_()
     arguments = (problem.parameters, problem.mu_1, problem.y, z, problem.architecture, problem.highways)
     (expected,) = torch.autograd.grad(reference.augmented_energy(*arguments), z)

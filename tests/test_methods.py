@@ -468,3 +468,83 @@ def test_every_registered_method_has_a_rule_that_runs_on_a_fresh_network() -> No
         x, y = torch.ones(2, 5).double(), torch.eye(CLASSES).double()[:2]
         gradient = methods.rule(name)(spec, parameters, "batched").gradient(parameters, x, y)
         assert all(tensor.isfinite().all() for tensor in gradient.weights.named().values())
+
+
+# Controls of HEP
+
+
+def test_without_the_chain_a_state_moves_by_its_own_error_and_its_highway() -> None:
+    """One Euler step from the feedforward sweep, by hand: below the last hidden layer nothing else acts."""
+    spec = {"highway": {"chain": False}, "inference": {"step_size": 0.5, "steps": 1}}
+    problem = make_problem("hep", depth=5, conventions={"state_gradient": "sum"}, **spec)
+    initial, final = problem.relax()
+    output = problem.at(initial).errors.output
+    v = feedback_matrices(problem.spec, classes=4)
+    for i in range(3):
+        torch.testing.assert_close(final[i] - initial[i], -0.5 * 2.0 * output @ v[i].T, **ROUNDING)
+    _, again = problem.relax(steps=2)
+    error = problem.at(final).errors
+    for i in range(3):
+        step = -0.5 * (error.hidden[i] + 2.0 * error.output @ v[i].T)
+        torch.testing.assert_close(again[i] - final[i], step, **ROUNDING)
+
+
+def test_redrawn_highways_differ_from_update_to_update_and_come_again() -> None:
+    problem = make_problem("hep", highway={"redraw": True})
+    rule = problem.rule()
+    draws = [rule.highways(update).feedback for update in (0, 1, 0)]
+    assert torch.equal(draws[0], draws[2])
+    assert not torch.equal(draws[0], draws[1])
+    assert draws[1].std().item() == pytest.approx(2.0 * 0.1, rel=0.2)
+    fixed = make_problem("hep").rule()
+    assert torch.equal(fixed.highways(0).feedback, fixed.highways(1).feedback)
+    first, second = (rule.gradient(problem.parameters, problem.x, problem.y, update) for update in (0, 1))
+    assert not torch.equal(first.weights.w_in, second.weights.w_in)
+
+
+# Direct feedback alignment
+
+
+@pytest.mark.parametrize("reading", READINGS, ids=name_of)
+def test_dfa_is_an_outer_product_of_the_fed_back_error_and_the_activity(reading: dict[str, Any]) -> None:
+    problem = make_problem("dfa", conventions=reading)
+    plain = PlainNetwork(problem)
+    v = feedback_matrices(problem.spec, classes=4)
+    output = (problem.y - plain(problem.x).softmax(-1)).detach()
+    gradient, z = problem.gradient(), problem.x
+    for layer, ours in enumerate(gradient.weights.matrices()):
+        mu = plain.prediction(layer, z)
+        pull = output if layer == 4 else -2.0 * output @ v[layer].T
+        (expected,) = torch.autograd.grad((mu * pull).sum(), [plain.linears[layer].weight])
+        torch.testing.assert_close(ours, -expected / 3, **ROUNDING)
+        z = mu.detach()
+    torch.testing.assert_close(gradient.errors.output, output, **ROUNDING)
+
+
+def test_dfa_with_the_jacobian_of_the_output_as_feedback_is_backprop() -> None:
+    """One sample, B_i = (d mu_L / d z_i)^T (C8): then B_i eps_L is backprop's error."""
+    problem = make_problem("dfa", batch=1)
+    rule, states = problem.rule(), problem.rule().gradient(problem.parameters, problem.x, problem.y)
+    initial = batched.initial_states(problem.parameters, problem.x, problem.architecture)
+    plain = PlainNetwork(problem)
+
+    def logits_from(layer: int, z: torch.Tensor) -> torch.Tensor:
+        for above in range(layer, 5):
+            z = plain.prediction(above, z)
+        return z
+
+    jacobians = [
+        torch.autograd.functional.jacobian(lambda z, i=i: logits_from(i + 1, z[None])[0], initial[i, 0])
+        for i in range(4)
+    ]
+    rule.feedback = torch.stack(jacobians)
+    ours = rule.gradient(problem.parameters, problem.x, problem.y).weights
+    truth = make_backprop(problem).gradient(problem.parameters, problem.x, problem.y).weights
+    for a, b in zip(ours.matrices(), truth.matrices(), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-13)
+    assert not torch.allclose(states.weights.w_in, truth.w_in)
+
+
+def test_dfa_needs_feedback_to_every_layer() -> None:
+    with pytest.raises(SpecError, match=r"highway.every: dfa needs"):
+        make_problem("dfa", highway={"every": 2}).rule()

@@ -115,6 +115,16 @@ def test_native_agrees_with_the_reference_in_every_reading(reading, phi, inferen
     assert_agree(case.relax(inference), case.exact(inference))
 
 
+@pytest.mark.parametrize("inference", [EULER, ADAM], ids=["euler", "adam"])
+@pytest.mark.parametrize("activation", ["post", "pre"])
+def test_native_agrees_without_the_chain(activation, inference):
+    case = problem(activation=activation, every=2)
+    with_chain = case.relax(inference)[0]
+    case.highways = case.highways._replace(chain=False)
+    assert_agree(case.relax(inference), case.exact(inference))
+    assert not torch.allclose(case.relax(inference)[0], with_chain, rtol=0, atol=1e-3)
+
+
 @pytest.mark.parametrize("batch", [1, 31, 32, 33, 80, 128])
 @pytest.mark.parametrize("width", [1, 5, 16, 37, 128, 130])
 def test_native_takes_any_batch_and_width(width, batch):

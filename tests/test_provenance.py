@@ -57,11 +57,11 @@ def test_what_changes_no_number_changes_no_fingerprint(package, file, old, new):
 @pytest.mark.parametrize(
     ("file", "old", "new", "methods"),
     [
-        ("energy.py", "0.5 *", "0.4 *", {"pc", "hep", "backprop"}),
+        ("energy.py", "0.5 *", "0.4 *", {"pc", "hep", "dfa", "backprop"}),
         ("inference/estep.cpp", "BETA_1 = 0.9", "BETA_1 = 0.8", {"pc", "hep"}),
         ("inference/flags.py", '"-O3"', '"-O3", "-ffast-math"', {"pc", "hep"}),
-        ("methods/hep.py", "(spec.highway.sigma_v *", "(2 * spec.highway.sigma_v *", {"hep"}),
-        ("methods/pc.py", "x.shape[0]", "x.shape[1]", {"pc", "hep"}),
+        ("methods/hep.py", "(spec.highway.sigma_v *", "(2 * spec.highway.sigma_v *", {"hep", "dfa"}),
+        ("methods/pc.py", "x.shape[0]", "x.shape[1]", {"pc", "hep", "dfa"}),
         ("methods/backprop.py", "F.cross_entropy(logits, y)", "2 * F.cross_entropy(logits, y)", None),
     ],
 )

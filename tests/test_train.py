@@ -79,7 +79,7 @@ def test_every_training_image_is_used_once_an_epoch(tiny, out, monkeypatch):
     learner = rule("backprop")
     gradient = learner.gradient
 
-    def spy(self, parameters, x, y):
+    def spy(self, parameters, x, y, update=0):
         seen.append(x)
         return gradient(self, parameters, x, y)
 
@@ -150,7 +150,7 @@ def test_a_later_divergence_keeps_the_best_epoch_before_it(tiny, out, monkeypatc
     learner = rule("backprop")
     gradient, calls = learner.gradient, []
 
-    def explode(self, parameters, x, y):
+    def explode(self, parameters, x, y, update=0):
         calls.append(1)
         result = gradient(self, parameters, x, y)
         if len(calls) == 2 + 24 + 5:  # the fifth batch of the second epoch

@@ -63,11 +63,13 @@ class Highways(NamedTuple):
     """alpha V_i of the endpoints S = {first, first + every, ...} up to z_{L-1}: feedback (|S|, C, N), transposed.
 
     The output error is used as it is now, with no gradient through it (the stop-gradient of Eq. aug_energy).
+    Without the chain, a control, J_i^T eps_{i+1} reaches the last hidden layer only.
     """
 
     feedback: Tensor
     first: int
     every: int
+    chain: bool = True
 
 
 def hidden_gain(parameters: Parameters) -> Tensor:
@@ -114,11 +116,12 @@ def state_gradient(
 ) -> Tensor:
     """dE/dz_i = eps_i - J_i^T eps_{i+1}, plus alpha V_i eps_L at the endpoints; per sample, (L-1, B, N)."""
     gradient = error.hidden.clone()
-    g = error.hidden[1:]
-    if architecture.activates_prediction:
-        g = times_phi_prime(g, predictions.mu[1:], architecture)
-    u = torch.bmm(g, parameters.w_hidden)
-    gradient[:-1] -= encode_transposed(u, predictions.hidden, hidden_gain(parameters), architecture)[0]
+    if highways is None or highways.chain:
+        g = error.hidden[1:]
+        if architecture.activates_prediction:
+            g = times_phi_prime(g, predictions.mu[1:], architecture)
+        u = torch.bmm(g, parameters.w_hidden)
+        gradient[:-1] -= encode_transposed(u, predictions.hidden, hidden_gain(parameters), architecture)[0]
     u = error.output @ parameters.w_out
     gradient[-1] -= encode_transposed(u, predictions.output, parameters.output_gain, architecture)[0]
     if highways is not None:

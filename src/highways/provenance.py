@@ -22,6 +22,7 @@ INFERENCE = (
     "batched.py",
     "estep.cpp",
     "flags.py",
+    "graph.py",
     "native.py",
     "optimizer.py",
     "reference.py",

@@ -51,11 +51,17 @@ class Inference:
 
 @dataclass(frozen=True)
 class Highway:
-    """The error highways: strength alpha, one endpoint every k-th hidden layer, V ~ N(0, sigma_v^2)."""
+    """The error highways: strength alpha, one endpoint every k-th hidden layer, V ~ N(0, sigma_v^2).
+
+    Two controls, off in the paper: without the `chain` the error of the layer above pulls at the last hidden layer
+    only; with `redraw` V is drawn anew for every batch.
+    """
 
     alpha: float = real(low=0.0)
     every: int = integer(1, low=1, high=1024)
     sigma_v: float = real(1e-3, low=0.0, above=True)
+    chain: bool = flag(True)
+    redraw: bool = flag(False)
 
 
 @dataclass(frozen=True)
@@ -176,7 +182,8 @@ class RunSpec:
     def variant(self) -> str:
         """What tells the runs of one method, data set and depth apart, besides the seed."""
         if self.highway is not None:
-            return f"alpha{_digits(self.highway.alpha)}_k{self.highway.every}"
+            control = ("" if self.highway.chain else "_nochain") + ("_redraw" if self.highway.redraw else "")
+            return f"alpha{_digits(self.highway.alpha)}_k{self.highway.every}{control}"
         return f"lr{_digits(self.learning.lr)}"
 
     @property

@@ -97,12 +97,12 @@ class Training:
         while self.epoch <= self.spec.epochs and self.diverged_epoch is None:
             for indices in self.order(self.epoch)[self.batch :]:
                 x, labels, y = batch_of(self.train, indices)
-                gradient = self.rule.gradient(self.parameters, x, y)
+                done = (self.epoch - 1) * self.batches + self.batch
+                gradient = self.rule.gradient(self.parameters, x, y, done)
                 loss = F.cross_entropy(gradient.logits, labels).item()
                 if not (math.isfinite(loss) and _all_finite(gradient.weights)):
                     self.diverged_epoch = self.epoch
                     break
-                done = (self.epoch - 1) * self.batches + self.batch
                 lr = optimisation.learning_rate(self.spec.learning, done, updates)
                 with guard.deferred():
                     optimisation.apply(self.optimizer, self.parameters, gradient.weights, lr)

@@ -1,9 +1,22 @@
-"""The `batched` kernel: closed form, one product for all layers; CPU or GPU."""
+"""The `batched` kernel: closed form, one product for all layers; CPU or GPU, there as one CUDA graph."""
+
+from dataclasses import fields
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from highways.energy import Highways, Relaxed, errors, hidden_gain, hidden_product, predict, state_gradient
+from highways.energy import (
+    Errors,
+    Highways,
+    Relaxed,
+    errors,
+    hidden_gain,
+    hidden_product,
+    predict,
+    state_gradient,
+)
+from highways.inference.graph import Tensors, replayed
 from highways.inference.optimizer import state_optimizer
 from highways.network import Architecture, Parameters, encode, first_prediction, phi
 from highways.spec import Inference
@@ -22,9 +35,37 @@ def relax(
 ) -> tuple[Tensor, Relaxed]:
     """The initial states, (L-1, B, N): the sweep, or `start` where given; and where T steps from there end."""
     swept = initial_states(parameters, x, architecture)
-    mu_1 = swept[0]  # the input is clamped, so this prediction never changes
     initial = swept if start is None else start
-    z = initial.clone()
+    tensors = {**parameters.named(), "mu_1": swept[0], "y": y, "z": initial}
+    fixed = None
+    if highways is not None:
+        tensors["feedback"] = highways.feedback
+        fixed = tuple(highways[1:])
+
+    def work(tensors: Tensors) -> tuple[Tensor, ...]:
+        return _descend(tensors, architecture, inference, scale, fixed)
+
+    if x.is_cuda:
+        z, mu, *error = replayed(work, (architecture, inference, scale, fixed), tensors)
+    else:
+        z, mu, *error = work(tensors)
+    return initial, Relaxed(z, mu, Errors(*error))
+
+
+def _descend(
+    tensors: Tensors,
+    architecture: Architecture,
+    inference: Inference,
+    scale: float,
+    fixed: tuple[Any, ...] | None,
+) -> tuple[Tensor, ...]:
+    """T steps from the states z: the states after them, their predictions, their errors and the output error.
+
+    `fixed` is what `Highways` holds besides the feedback.
+    """
+    parameters = Parameters(**{f.name: tensors[f.name] for f in fields(Parameters) if f.name in tensors})
+    mu_1, y, z = tensors["mu_1"], tensors["y"], tensors["z"].clone()
+    highways = None if fixed is None else Highways(tensors["feedback"], *fixed)
     update = state_optimizer(inference, z)
     for t in range(1, inference.steps + 1):
         predictions = predict(parameters, z, mu_1, architecture)
@@ -32,7 +73,7 @@ def relax(
         gradient = state_gradient(parameters, predictions, error, architecture, highways)
         update(z, gradient.mul_(scale), t)
     predictions = predict(parameters, z, mu_1, architecture)
-    return initial, Relaxed(z, predictions.mu, errors(z, y, predictions))
+    return z, predictions.mu, *errors(z, y, predictions)
 
 
 @torch.no_grad()

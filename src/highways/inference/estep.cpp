@@ -57,6 +57,7 @@ struct Problem {
   int64_t adam, steps;                    // Adam or Euler; T
   int64_t settled;                        // whether the states equal their predictions bit for bit
   int64_t first, every;                   // endpoints S: layers first, first + every, ... (0: no highways)
+  int64_t cut;                            // whether the errors of hidden layers do not pull at the layers below
   int64_t threads;
   int64_t walkers;                        // steps that go down together; 0: as many as the cache has room for
   float rms_eps, step_size, eps;
@@ -394,14 +395,16 @@ class Tile {
     }
     const int64_t low = lowest(walker.t);
     if (j < low) return;
-    if (p.settled && (walker.t == 1 || (j == low && low > 0))) {  // neither it nor a neighbour below has moved before
+    const bool still = p.settled && (walker.t == 1 || (j == low && low > 0));  // it and what is below it
+    if (still)
       std::fill_n(error.get(), size, 0.0f);
+    else
+      compare(j);
+    if (still || p.cut || j == 0) {
       std::fill_n(u_below.get(), size, 0.0f);
       std::fill_n(radial_below.get(), R, 0.0f);
     } else {
-      compare(j);
-      if (j > 0)
-        pull(j - 1, weights(j - 1), (BEHIND ? seen : error).get(), width, u_below.get(), radial_below.get());
+      pull(j - 1, weights(j - 1), (BEHIND ? seen : error).get(), width, u_below.get(), radial_below.get());
     }
     move(walker, j);
     std::swap(walker.u, u_below);

@@ -27,7 +27,7 @@ class _Problem(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("hidden", "width", "classes", "batch", "activation", "phi")),
         *(
             (name, ctypes.c_int64)
-            for name in ("normalised", "adam", "steps", "settled", "first", "every", "threads", "walkers")
+            for name in ("normalised", "adam", "steps", "settled", "first", "every", "cut", "threads", "walkers")
         ),
         *((name, ctypes.c_float) for name in ("rms_eps", "step_size", "eps", "scale")),
         *((name, ctypes.c_void_p) for name in ("w_hidden", "w_out", "gain", "b_hidden", "b_out", "feedback")),
@@ -86,6 +86,7 @@ def relax(
     }
     if highways is not None:
         settings |= {"first": highways.first, "every": highways.every, "feedback": highways.feedback}
+        settings["cut"] = not highways.chain
     settings |= {"y": y, "states": states, "predictions": mu, "errors": error.hidden, "output_error": error.output}
     _call("highways_relax", parameters, swept[0], architecture, **settings)
     return initial, Relaxed(states, mu, error)

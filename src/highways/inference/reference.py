@@ -42,10 +42,15 @@ def predictions(parameters: Parameters, mu_1: Tensor, z: Tensor, architecture: A
 
 
 def energy(
-    parameters: Parameters, mu_1: Tensor, y: Tensor, z: Tensor, architecture: Architecture
+    parameters: Parameters,
+    mu_1: Tensor,
+    y: Tensor,
+    z: Tensor,
+    architecture: Architecture,
+    below: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Eq. energy summed over the batch, and the logits (B, C)."""
-    *mu, logits = predictions(parameters, mu_1, z, architecture)
+    """Eq. energy summed over the batch, and the logits (B, C); predictions are made from `below`, by default z."""
+    *mu, logits = predictions(parameters, mu_1, z if below is None else below, architecture)
     total = F.cross_entropy(logits, y, reduction="sum")
     for state, predicted in zip(z.unbind(), mu, strict=True):
         total = total + 0.5 * (state - predicted).square().sum()
@@ -61,7 +66,10 @@ def augmented_energy(
     highways: Highways | None,
 ) -> Tensor:
     """Eq. aug_energy summed over the batch: E + sum_{i in S} z_i^T alpha V_i sg(eps_L)."""
-    total, logits = energy(parameters, mu_1, y, z, architecture)
+    below = z
+    if highways is not None and not highways.chain:
+        below = torch.cat([z[:-1].detach(), z[-1:]])
+    total, logits = energy(parameters, mu_1, y, z, architecture, below)
     if highways is None:
         return total
     output_error = (y - logits.softmax(-1)).detach()

@@ -21,6 +21,7 @@ class Method:
 METHODS: dict[str, Method] = {
     "pc": Method("Vanilla PC", inference=True, highway=False),
     "hep": Method("HEP", inference=True, highway=True),
+    "dfa": Method("DFA", inference=False, highway=True),
     "backprop": Method("BP", inference=False, highway=False),
 }
 

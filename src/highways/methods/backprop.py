@@ -16,7 +16,7 @@ class Rule:
     def __init__(self, spec: RunSpec, parameters: Parameters, kernel: str) -> None:
         self.architecture = Architecture.of(spec)
 
-    def gradient(self, parameters: Parameters, x: Tensor, y: Tensor) -> Gradient:
+    def gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> Gradient:
         leaves = {name: tensor.detach().requires_grad_() for name, tensor in parameters.named().items()}
         with torch.enable_grad():
             states, logits = sweep(Parameters(**leaves), x, self.architecture)

@@ -27,6 +27,6 @@ class Rule(Protocol):
 
     def __init__(self, spec: RunSpec, parameters: Parameters, kernel: str) -> None: ...
 
-    def gradient(self, parameters: Parameters, x: Tensor, y: Tensor) -> Gradient:
-        """x (B, D) images, y (B, C) one-hot targets."""
+    def gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> Gradient:
+        """x (B, D) images, y (B, C) one-hot targets; `update` counts the updates before this one."""
         ...

@@ -20,20 +20,30 @@ class Rule(pc.Rule):
 
     def __init__(self, spec: RunSpec, parameters: Parameters, kernel: str) -> None:
         super().__init__(spec, parameters, kernel)
-        assert spec.highway is not None
-        w_out = parameters.w_out
-        feedback = spec.highway.alpha * feedback_matrices(spec, classes=w_out.shape[0])
-        self.highways = Highways(
-            feedback.transpose(1, 2).contiguous().to(w_out.device), spec.endpoints[0], spec.highway.every
-        )
+        self.spec, self.like = spec, parameters.w_out
+        self.fixed = self._highways(feedback_matrices(spec, classes=self.like.shape[0]))
+
+    def highways(self, update: int) -> Highways:
+        assert self.spec.highway is not None
+        if not self.spec.highway.redraw:
+            return self.fixed
+        return self._highways(feedback_matrices(self.spec, self.like.shape[0], f"/{update}"))
+
+    def _highways(self, v: Tensor) -> Highways:
+        assert self.spec.highway is not None
+        feedback = self.spec.highway.alpha * v.transpose(1, 2).contiguous().to(self.like.device)
+        return Highways(feedback, self.spec.endpoints[0], self.spec.highway.every, self.spec.highway.chain)
 
 
-def feedback_matrices(spec: RunSpec, classes: int) -> Tensor:
-    """V_{L->i} ~ N(0, sigma_v^2) for i in S, (|S|, N, C); the matrix of a layer does not depend on S."""
+def feedback_matrices(spec: RunSpec, classes: int, draw: str = "") -> Tensor:
+    """V_{L->i} ~ N(0, sigma_v^2) for i in S, (|S|, N, C); the matrix of a layer does not depend on S.
+
+    `draw` names one of several independent draws.
+    """
     assert spec.highway is not None
     shape = (spec.network.width, classes)
     draws = [
-        torch.empty(shape, dtype=torch.float64).normal_(generator=generator(spec.seed, f"highway/{i}"))
+        torch.empty(shape, dtype=torch.float64).normal_(generator=generator(spec.seed, f"highway/{i}{draw}"))
         for i in spec.endpoints
     ]
     return (spec.highway.sigma_v * torch.stack(draws)).to(getattr(torch, spec.dtype))

@@ -17,8 +17,6 @@ from highways.spec import RunSpec
 class Rule:
     """E-step by `inference.relax`, M-step by Eq. W_update_pc."""
 
-    highways: Highways | None = None
-
     def __init__(self, spec: RunSpec, parameters: Parameters, kernel: str) -> None:
         assert spec.inference is not None
         self.inference = spec.inference
@@ -26,14 +24,18 @@ class Rule:
         self.architecture = Architecture.of(spec)
         self.kernel = kernel
 
-    def infer(self, parameters: Parameters, x: Tensor, y: Tensor) -> tuple[Tensor, Relaxed]:
+    def highways(self, update: int) -> Highways | None:
+        """What HEP adds."""
+        return None
+
+    def infer(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> tuple[Tensor, Relaxed]:
         """The E-step: the initial states, and where they end."""
-        settings = (self.inference, self.architecture, self.conventions, self.highways, self.kernel)
+        settings = (self.inference, self.architecture, self.conventions, self.highways(update), self.kernel)
         return relax(parameters, x, y, *settings)
 
     @torch.no_grad()
-    def gradient(self, parameters: Parameters, x: Tensor, y: Tensor) -> Gradient:
-        initial, relaxed = self.infer(parameters, x, y)
+    def gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> Gradient:
+        initial, relaxed = self.infer(parameters, x, y, update)
         with exact_float32():
             weights = weight_gradient(parameters, x, relaxed, self.architecture)
             for tensor in weights.named().values():

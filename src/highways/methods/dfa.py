@@ -1,0 +1,42 @@
+"""Direct feedback alignment (Nokland 2016, arXiv 1609.01596), its feedback the highways of HEP: B_i = -alpha V_i.
+
+    eps_i = -alpha V_i eps_L        the error that layer i learns from, at its feedforward activity
+    dW    as in predictive coding   Eq. W_update_pc
+
+There is no inference. It is HEP in the limit where nothing but the highway moves a state. Local: the output error
+is broadcast, and the gain of a layer uses the transposed matrix above it, as in predictive coding.
+"""
+
+import torch
+from torch import Tensor
+
+from highways.energy import Errors, Relaxed, weight_gradient
+from highways.fields import SpecError
+from highways.inference.arithmetic import exact_float32
+from highways.methods.base import Gradient
+from highways.methods.hep import feedback_matrices
+from highways.network import Architecture, Parameters, sweep
+from highways.spec import RunSpec
+
+
+class Rule:
+    """One forward sweep, then the broadcast output error; every hidden layer is an endpoint."""
+
+    def __init__(self, spec: RunSpec, parameters: Parameters, kernel: str) -> None:
+        assert spec.highway is not None
+        if len(spec.endpoints) != spec.network.depth - 1:
+            raise SpecError("highway.every: dfa needs feedback to every hidden layer; it takes 1")
+        v = feedback_matrices(spec, classes=parameters.w_out.shape[0])
+        self.architecture = Architecture.of(spec)
+        self.feedback = (-spec.highway.alpha * v.transpose(1, 2)).to(parameters.w_out.device)  # B_i^T, (L-1, C, N)
+
+    @torch.no_grad()
+    def gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> Gradient:
+        with exact_float32():
+            states, logits = sweep(parameters, x, self.architecture)
+            z, output = torch.stack(states), y - logits.softmax(-1)
+            errors = Errors(torch.matmul(output, self.feedback), output)
+            weights = weight_gradient(parameters, x, Relaxed(z, z, errors), self.architecture)
+            for tensor in weights.named().values():
+                tensor.div_(x.shape[0])
+        return Gradient(weights, logits, errors)
