@@ -1,6 +1,7 @@
 """How it is timed: one thread, contenders in turn, medians; other questions in fresh processes."""
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -46,5 +47,6 @@ def worker(task: str, *arguments: int, processes: int = 1) -> list[dict[str, Any
 def peer(python: Path, script: str, depth: int, steps: int, repeats: int) -> dict[str, Any]:
     """Seconds per E-step and weight update of another library in its own environment."""
     command = [str(python), str(HERE / "peers" / script), str(depth), str(steps), str(repeats)]
-    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    environment = {**os.environ, "PYTHONPATH": str(HERE)}  # for the timing loop above
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
     return dict(json.loads(run.stdout.splitlines()[-1]))

@@ -14,6 +14,7 @@ from highways.inference import native
 from highways.machine import Machine
 from highways.network import Architecture, Parameters, initialise
 from highways.spec import Inference, Learning, Network, RunSpec
+from measure import in_turn
 
 
 def peak_mib() -> float:
@@ -32,13 +33,7 @@ def first(depth: int) -> dict[str, Any]:
 
 
 def repeat(depth: int, steps: int, repeats: int) -> dict[str, Any]:
-    run = estep(Size(depth, steps), "native")
-    run()
-    seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - start)
+    seconds = in_turn({"native": estep(Size(depth, steps), "native")}, repeats)["native"]
     return {"seconds": seconds, "peak_mib": peak_mib()}
 
 

@@ -28,6 +28,8 @@ from fabricpc.graph_initialization.state_initializer import FeedforwardStateInit
 from fabricpc.nodes import IdentityNode, Linear  # noqa: E402
 from fabricpc.training import make_train_step  # noqa: E402
 
+from measure import in_turn  # noqa: E402
+
 DEPTH, STEPS, REPEATS = map(int, sys.argv[1:])
 BATCH, WIDTH, INPUTS, CLASSES = 128, 128, 784, 10
 
@@ -59,10 +61,5 @@ def batch():
 
 batch()
 first = time.perf_counter() - START
-batch()
-seconds = []
-for _ in range(REPEATS):
-    start = time.perf_counter()
-    batch()
-    seconds.append(time.perf_counter() - start)
+seconds = in_turn({"peer": batch}, REPEATS)["peer"]
 print(json.dumps({"first_batch": first, "seconds": seconds}))

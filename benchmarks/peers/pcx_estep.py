@@ -26,6 +26,8 @@ import pcx.nn as pxnn  # noqa: E402
 import pcx.predictive_coding as pxc  # noqa: E402
 import pcx.utils as pxu  # noqa: E402
 
+from measure import in_turn  # noqa: E402
+
 DEPTH, STEPS, REPEATS = map(int, sys.argv[1:])
 BATCH, WIDTH, INPUTS, CLASSES = 128, 128, 784, 10
 pcx.RKG.seed(0)
@@ -111,10 +113,5 @@ def batch():
 
 batch()
 first = time.perf_counter() - START
-batch()
-seconds = []
-for _ in range(REPEATS):
-    start = time.perf_counter()
-    batch()
-    seconds.append(time.perf_counter() - start)
+seconds = in_turn({"peer": batch}, REPEATS)["peer"]
 print(json.dumps({"first_batch": first, "seconds": seconds}))
