@@ -11,7 +11,7 @@ from highways import inference
 from highways.energy import errors, state_gradient
 from highways.inference import exact_float32, reference
 from highways.inference.optimizer import state_optimizer
-from highways.methods.hep import feedback_matrices
+from highways.methods.feedback import feedback_matrices
 from highways.network import feedforward, first_prediction
 from highways.spec import Inference
 from networks import ACTIVATIONS, KERNELS, PlainNetwork, Problem, backprop_errors, make_problem, name_of, stream

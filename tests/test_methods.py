@@ -15,7 +15,7 @@ from highways.energy import Errors, Relaxed, errors, state_gradient, weight_grad
 from highways.fields import SpecError
 from highways.inference import batched
 from highways.methods import METHODS, backprop, pc
-from highways.methods.hep import feedback_matrices
+from highways.methods.feedback import feedback_matrices
 from highways.network import Parameters, feedforward, initialise
 from networks import (
     CLASSES,

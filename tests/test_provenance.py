@@ -60,8 +60,10 @@ def test_what_changes_no_number_changes_no_fingerprint(package, file, old, new):
         ("energy.py", "0.5 *", "0.4 *", {"pc", "hep", "dfa", "backprop"}),
         ("inference/estep.cpp", "BETA_1 = 0.9", "BETA_1 = 0.8", {"pc", "hep"}),
         ("inference/flags.py", '"-O3"', '"-O3", "-ffast-math"', {"pc", "hep"}),
-        ("methods/hep.py", "(spec.highway.sigma_v *", "(2 * spec.highway.sigma_v *", {"hep", "dfa"}),
-        ("methods/pc.py", "x.shape[0]", "x.shape[1]", {"pc", "hep", "dfa"}),
+        ("arithmetic.py", "flush_denormal(True)", "flush_denormal(False)", {"pc", "hep", "dfa", "backprop"}),
+        ("methods/feedback.py", "(spec.highway.sigma_v *", "(2 * spec.highway.sigma_v *", {"hep", "dfa"}),
+        ("methods/hep.py", "self.spec.highway.alpha *", "2 * self.spec.highway.alpha *", {"hep"}),
+        ("methods/pc.py", "x.shape[0]", "x.shape[1]", {"pc", "hep"}),
         ("methods/backprop.py", "F.cross_entropy(logits, y)", "2 * F.cross_entropy(logits, y)", None),
     ],
 )

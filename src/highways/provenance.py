@@ -15,10 +15,19 @@ from highways.methods import METHODS
 
 PACKAGE = Path(__file__).parent
 # The modules that determine a number, besides the learning rule itself.
-MODULES = ("data", "diagnostics", "energy", "evaluation", "network", "optimisation", "randomness", "train")
+MODULES = (
+    "arithmetic",
+    "data",
+    "diagnostics",
+    "energy",
+    "evaluation",
+    "network",
+    "optimisation",
+    "randomness",
+    "train",
+)
 INFERENCE = (
     "__init__.py",
-    "arithmetic.py",
     "batched.py",
     "estep.cpp",
     "flags.py",

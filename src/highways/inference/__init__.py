@@ -11,10 +11,10 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
+from highways.arithmetic import exact_float32
 from highways.energy import Highways, Relaxed
 from highways.fields import SpecError
 from highways.inference import batched, native, reference
-from highways.inference.arithmetic import exact_float32
 from highways.inference.build import BuildError
 from highways.network import Architecture, Parameters
 from highways.spec import Conventions, Inference

@@ -10,11 +10,11 @@ is broadcast, and the gain of a layer uses the transposed matrix above it, as in
 import torch
 from torch import Tensor
 
+from highways.arithmetic import exact_float32
 from highways.energy import Errors, Relaxed, weight_gradient
 from highways.fields import SpecError
-from highways.inference.arithmetic import exact_float32
 from highways.methods.base import Gradient
-from highways.methods.hep import feedback_matrices
+from highways.methods.feedback import feedback_matrices
 from highways.network import Architecture, Parameters, sweep
 from highways.spec import RunSpec
 

@@ -5,13 +5,12 @@ At every inference step each endpoint i in S is moved by -lambda alpha V_i eps_L
 broadcast output error.
 """
 
-import torch
 from torch import Tensor
 
 from highways.energy import Highways
 from highways.methods import pc
+from highways.methods.feedback import feedback_matrices
 from highways.network import Parameters
-from highways.randomness import generator
 from highways.spec import RunSpec
 
 
@@ -33,17 +32,3 @@ class Rule(pc.Rule):
         assert self.spec.highway is not None
         feedback = self.spec.highway.alpha * v.transpose(1, 2).contiguous().to(self.like.device)
         return Highways(feedback, self.spec.endpoints[0], self.spec.highway.every, self.spec.highway.chain)
-
-
-def feedback_matrices(spec: RunSpec, classes: int, draw: str = "") -> Tensor:
-    """V_{L->i} ~ N(0, sigma_v^2) for i in S, (|S|, N, C); the matrix of a layer does not depend on S.
-
-    `draw` names one of several independent draws.
-    """
-    assert spec.highway is not None
-    shape = (spec.network.width, classes)
-    draws = [
-        torch.empty(shape, dtype=torch.float64).normal_(generator=generator(spec.seed, f"highway/{i}{draw}"))
-        for i in spec.endpoints
-    ]
-    return (spec.highway.sigma_v * torch.stack(draws)).to(getattr(torch, spec.dtype))

@@ -6,9 +6,9 @@ Local but for the transposed weights in J^T: layer l learns from its own activit
 import torch
 from torch import Tensor
 
+from highways.arithmetic import exact_float32
 from highways.energy import Highways, Relaxed, weight_gradient
 from highways.inference import relax
-from highways.inference.arithmetic import exact_float32
 from highways.methods.base import Gradient
 from highways.network import Architecture, Parameters, output_prediction
 from highways.spec import RunSpec
