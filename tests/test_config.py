@@ -8,6 +8,7 @@ import yaml
 
 from highways import config as configuration
 from highways.fields import SpecError
+from highways.runs import cell_spec, sweep_runs
 from mappings import changed
 
 
@@ -27,18 +28,18 @@ def test_the_paper_asks_for_each_of_its_cells_once(paper):
 
 
 def test_the_settings_of_a_cell_are_those_of_its_depth(paper):
-    spec = configuration.cell_spec(paper, "mnist", 64, "hep", 2)
+    spec = cell_spec(paper, "mnist", 64, "hep", 2)
     assert (spec.highway.alpha, spec.inference.steps, spec.learning.lr, spec.seed) == (0.1, 192, 6e-5, 2)
     assert (spec.inference.optimizer, spec.inference.step_size, spec.inference.eps) == ("adam", 0.005, 1e-8)
-    shallow = configuration.cell_spec(paper, "fashion_mnist", 4, "pc", 0)
+    shallow = cell_spec(paper, "fashion_mnist", 4, "pc", 0)
     assert (shallow.inference.optimizer, shallow.inference.step_size) == ("euler", 0.5)
     assert shallow.highway is None
 
 
 def test_backprop_at_depth_128_has_its_own_initialisation_and_schedule(paper):
-    spec = configuration.cell_spec(paper, "mnist", 128, "backprop", 0)
+    spec = cell_spec(paper, "mnist", 128, "backprop", 0)
     assert (spec.network.initialisation, spec.learning.schedule) == ("orthogonal", "warmup_cosine")
-    other = configuration.cell_spec(paper, "mnist", 64, "backprop", 0)
+    other = cell_spec(paper, "mnist", 64, "backprop", 0)
     assert (other.network.initialisation, other.learning.schedule) == ("gaussian", "constant")
 
 
@@ -65,7 +66,7 @@ def test_strengths_that_differ_in_the_ninth_digit_have_different_records(paper):
 
 
 def test_a_selection_is_decided_by_the_sweep_of_its_cell_alone(paper):
-    runs = configuration.sweep_runs(paper, "paper/mnist/L004/backprop")
+    runs = sweep_runs(configuration.all_runs(paper).values(), "paper/mnist/L004/backprop")
     assert [run.spec.learning.lr for run in runs] == paper["learning_rate_sweep"]["learning_rates"]
     assert {(run.spec.dataset, run.spec.network.depth, run.spec.seed) for run in runs} == {("mnist", 4, 0)}
 

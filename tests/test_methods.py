@@ -442,6 +442,11 @@ def test_diagnostics_are_taken_per_layer_from_the_input_to_the_output(method: st
     assert found["backprop_cosine"] == pytest.approx(cosines, abs=1e-12)
     assert max(cosines[:-1]) < 0.9999
     assert found["weight_gradient_norm"] == pytest.approx([g.norm().item() for g in ours], rel=1e-12)
+    states, a = [], problem.x
+    for i in range(3):
+        a = network.prediction(i, a)
+        states.append(a)
+    assert found["rms_state"] == pytest.approx([z.pow(2).mean().sqrt().item() for z in states], rel=1e-12)
     assert found["rms_error"] == pytest.approx([e.pow(2).mean().sqrt().item() for e in eps], rel=1e-12)
 
 

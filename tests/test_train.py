@@ -46,8 +46,14 @@ def test_every_method_learns_and_leaves_a_valid_record(tiny, out, method):
     best = max(row["validation_accuracy"] for row in result["epochs"])
     first_best = next(row["epoch"] for row in result["epochs"] if row["validation_accuracy"] == best)
     assert (result["validation_accuracy"], result["best_epoch"]) == (best, first_best)
-    for moment in ("start", "end"):
-        assert all(len(values) == 4 for values in result["diagnostics"][moment].values())
+    assert [row.pop("epoch") for row in result["diagnostics"]] == [0, 1, 2, 3]
+    for row in result["diagnostics"]:
+        assert {name: len(values) for name, values in row.items()} == {
+            "rms_state": 3,
+            "rms_error": 4,
+            "weight_gradient_norm": 4,
+            "backprop_cosine": 4,
+        }
     assert [path.name for path in out.parent.iterdir()] == [out.name]
 
 

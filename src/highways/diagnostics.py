@@ -7,7 +7,7 @@ from torch import Tensor
 
 from highways.methods import backprop
 from highways.methods.base import Rule
-from highways.network import Parameters
+from highways.network import Architecture, Parameters, sweep
 from highways.record import finite
 from highways.spec import RunSpec
 
@@ -15,14 +15,15 @@ Diagnostics = dict[str, list[float | None]]
 
 
 def per_layer(spec: RunSpec, rule: Rule, parameters: Parameters, x: Tensor, y: Tensor) -> Diagnostics:
-    """Rms errors of layers 1..L, norms of the gradients of W_0..W_{L-1}, and their cosines to backprop.
-
-    The cosine is null where either gradient is zero.
+    """Rms of the feedforward states z_1..z_{L-1} and of the errors of layers 1..L after inference, norms of the
+    gradients of W_0..W_{L-1}, and their cosines to backprop (null where either gradient is zero).
     """
+    states, _ = sweep(parameters, x, Architecture.of(spec))
     gradient = rule.gradient(parameters, x, y)
     truth = backprop.Rule(spec, parameters, kernel="").gradient(parameters, x, y)
     pairs = list(zip(gradient.weights.matrices(), truth.weights.matrices(), strict=True))
     return {
+        "rms_state": [finite(z.double().square().mean().sqrt().item()) for z in states],
         "rms_error": [finite(value) for value in gradient.errors.rms().tolist()],
         "weight_gradient_norm": [finite(ours.double().norm().item()) for ours, _ in pairs],
         "backprop_cosine": [_cosine(ours, theirs) for ours, theirs in pairs],

@@ -2,16 +2,18 @@
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
-from highways.config import Run
 from highways.errors import UserError
 from highways.fields import SpecError
 from highways.files import write_text
+from highways.runs import Run
 from highways.spec import RunSpec
 
-VERSION = 1
+VERSION = 2
+_NUMBERS = re.compile(r"\[[\s\d.,e+\-nul]*\]")
 REMEDY = "delete it and run it again"
 
 
@@ -25,8 +27,9 @@ def finite(value: float) -> float | None:
 
 
 def write(path: Path, record: dict[str, Any]) -> None:
-    """Write the record to a temporary name and rename it."""
-    write_text(path, json.dumps(record, indent=1, allow_nan=False) + "\n")
+    """Write the record to a temporary name and rename it; a list of numbers takes one line."""
+    text = json.dumps(record, indent=1, allow_nan=False)
+    write_text(path, _NUMBERS.sub(lambda match: " ".join(match.group().split()), text) + "\n")
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 from highways import record
-from highways.config import Run
 from highways.progress import HEARTBEAT_SECONDS, heartbeat_path
+from highways.runs import Run
 
 STATES = ("done", "diverged", "running", "interrupted", "not run", "outdated", "broken")
 FINISHED = ("done", "diverged")

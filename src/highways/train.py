@@ -79,7 +79,7 @@ class Training:
         self.best_accuracy = -1.0
         self.best = self.parameters.clone()
         self.diverged_epoch: int | None = None
-        self.start_diagnostics: dict[str, Any] | None = None
+        self.diagnostics: list[dict[str, Any]] = []  # before training, then after every epoch
         self.wall_seconds = self.cpu_seconds = 0.0
         self.attempts = 1
         self._restore()
@@ -91,8 +91,8 @@ class Training:
     def run(self, guard: Interruptible) -> None:
         """Train to the last epoch, or to the one in which a loss or a gradient stops being finite."""
         self.progress.start(self.epoch, self.batch)
-        if self.start_diagnostics is None:
-            self.start_diagnostics = self._diagnose()
+        if not self.diagnostics:
+            self._diagnose(0)
         updates = self.spec.epochs * self.batches
         while self.epoch <= self.spec.epochs and self.diverged_epoch is None:
             for indices in self.order(self.epoch)[self.batch :]:
@@ -137,6 +137,7 @@ class Training:
         }
         self.epochs.append(row)
         self.progress.epoch(row)
+        self._diagnose(self.epoch)
         if not finite:
             self.diverged_epoch = self.epoch
         elif validation_accuracy > self.best_accuracy:
@@ -153,7 +154,6 @@ class Training:
         test_accuracy = None
         if self.best_epoch is not None:
             test_accuracy = evaluate(self.best, test, self.architecture)[1]
-        end = self._diagnose()
         self._count_time()
         updates = len(self.epochs) * self.batches
         rate = updates / self.wall_seconds if self.wall_seconds > 0 else None
@@ -174,7 +174,7 @@ class Training:
             "best_epoch": self.best_epoch,
             "validation_accuracy": self.best_accuracy if self.best_epoch is not None else None,
             "test_accuracy": test_accuracy,
-            "diagnostics": {"start": self.start_diagnostics, "end": end},
+            "diagnostics": self.diagnostics,
             "timing": {
                 "wall_seconds": round(self.wall_seconds, 3),
                 "cpu_seconds": round(self.cpu_seconds, 3),
@@ -192,10 +192,12 @@ class Training:
             },
         }
 
-    def _diagnose(self) -> dict[str, Any]:
+    def _diagnose(self, epoch: int) -> None:
         """Per-layer diagnostics on one fixed batch: the first images of the training part."""
         x, _, y = batch_of(self.train, slice(self.spec.batch_size))
-        return per_layer(self.spec, self.rule, self.parameters, x, y)
+        layers = per_layer(self.spec, self.rule, self.parameters, x, y)
+        rounded = {name: [_rounded(value) for value in values] for name, values in layers.items()}
+        self.diagnostics.append({"epoch": epoch, **rounded})
 
     # The checkpoint
 
@@ -242,7 +244,7 @@ _PLAIN_STATE = (
     "best_epoch",
     "best_accuracy",
     "diverged_epoch",
-    "start_diagnostics",
+    "diagnostics",
     "wall_seconds",
     "cpu_seconds",
     "attempts",
@@ -253,6 +255,11 @@ def batch_of(part: data.Part, indices: Tensor | slice) -> tuple[Tensor, Tensor, 
     """Images (B, D), labels (B,) and one-hot targets (B, C)."""
     x, labels = part.images[indices], part.labels[indices]
     return x, labels, F.one_hot(labels, CLASSES).to(x.dtype)
+
+
+def _rounded(value: float | None) -> float | None:
+    """To five significant digits: a record holds several of these for every layer and epoch."""
+    return None if value is None else float(f"{value:.5g}")
 
 
 def _all_finite(weights: Parameters) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from highways.config import Run, all_runs, validate
+from highways.config import all_runs, validate
+from highways.runs import Run
 
 _CONFIG: dict[str, Any] = {
     "experiment": "trial",
@@ -87,11 +88,12 @@ def _document(
     diverged: int | None,
     curve: list[float | None],
 ) -> dict[str, Any]:
+    from highways.record import VERSION
     from highways.spec import RunSpec
 
-    layers = {"rms_error": [0.1], "weight_gradient_norm": [0.1], "backprop_cosine": [None]}
+    layers = {"rms_state": [1.0], "rms_error": [0.1], "weight_gradient_norm": [0.1], "backprop_cosine": [None]}
     return {
-        "version": 1,
+        "version": VERSION,
         "spec": spec,
         "spec_hash": RunSpec.from_dict(spec).hash,
         "status": "ok" if diverged is None else "diverged",
@@ -110,7 +112,7 @@ def _document(
         "best_epoch": None if validation is None else 1,
         "validation_accuracy": validation,
         "test_accuracy": test,
-        "diagnostics": {"start": layers, "end": layers},
+        "diagnostics": [{"epoch": epoch, **layers} for epoch in range(len(curve) + 1)],
         "timing": {
             "wall_seconds": 1.5,
             "cpu_seconds": 1.4,

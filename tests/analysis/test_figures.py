@@ -3,9 +3,10 @@ import pytest
 
 from highways.analysis import commands, style
 from highways.analysis.figures import FIGURES, NothingRun
-from highways.config import all_runs, strength_runs
+from highways.config import all_runs
 from highways.fields import SpecError
 from highways.methods import METHODS
+from highways.runs import strength_runs
 
 
 def artist(figure, gid, panel=0):

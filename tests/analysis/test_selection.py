@@ -5,8 +5,8 @@ import pytest
 from highways.analysis import commands
 from highways.analysis.frame import load
 from highways.analysis.selection import SelectionError, select_learning_rate
-from highways.config import selection_name, sweep_runs
 from highways.record import RecordError
+from highways.runs import selection_name, sweep_runs, table_runs
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def sweep(config, folder, name, record):
     """Write the sweep's records: rate -> one (validation, test) per sweep seed; None leaves a run out."""
 
     def write(results):
-        runs = sweep_runs(config, name)
+        runs = sweep_runs(table_runs(config), name)
         assert len(runs) == 6
         for run in runs:
             pair = results[run.spec.learning.lr][run.spec.seed]
@@ -91,7 +91,7 @@ def test_nothing_is_chosen_from_nothing(sweep):
 
 @pytest.fixture
 def records(config, folder, name):
-    return [folder / f"{run.path}.json" for run in sweep_runs(config, name)]
+    return [folder / f"{run.path}.json" for run in sweep_runs(table_runs(config), name)]
 
 
 def test_the_command_writes_the_selection(sweep, records, tmp_path):

@@ -9,8 +9,9 @@ from highways.analysis import commands
 from highways.analysis.notes import DATASET_TITLES
 from highways.analysis.rendering import Table, to_html, to_latex, write
 from highways.analysis.tables import TABLES
-from highways.config import all_runs, strength_runs
+from highways.config import all_runs
 from highways.fields import SpecError
+from highways.runs import strength_runs
 from highways.spec import DATASETS
 
 HEP_8 = ("L008/hep", "alpha1.8_k1")

@@ -13,6 +13,7 @@ import pytest
 from conftest import Project
 from highways import config as configuration
 from highways import record
+from highways.runs import sweep_runs
 from highways.status import state
 
 SMOKE = ["--workflow-profile", "workflow/profiles/smoke", "--cores", "2"]
@@ -64,7 +65,7 @@ def test_the_selected_runs_took_the_rate_that_validated_best(smoke):
                 rival.spec.learning.lr: record.read(smoke.folder / RUNS / f"{rival.path}.json")[
                     "validation_accuracy"
                 ]
-                for rival in configuration.sweep_runs(smoke_config(smoke.folder), run.selection)
+                for rival in sweep_runs(runs.values(), run.selection)
             }
             assert sweep[chosen] == max(sweep.values())
 

@@ -13,7 +13,7 @@ from snakemake.exceptions import WorkflowError
 from snakemake.io import IOFile
 
 from highways import config as configuration
-from highways import cost, provenance
+from highways import cost, provenance, runs
 from highways.errors import UserError
 
 # Jobs call the package of this checkout with the interpreter that runs Snakemake, or with that of the conda
@@ -64,7 +64,7 @@ def selected(wildcards):
 
 @cache
 def sweep_of(selection):
-    return configuration.sweep_runs(config, selection)
+    return runs.sweep_runs(RUNS.values(), selection)
 
 
 def sweep(wildcards):

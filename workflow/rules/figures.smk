@@ -3,7 +3,7 @@
 
 rule figure_depth:
     input:
-        records(configuration.table_runs(config)),
+        records(runs.table_runs(config)),
     output:
         multiext("<results>/figures/depth", ".png", ".pdf"),
     log:
@@ -25,7 +25,7 @@ rule figure_depth:
 
 rule figure_strength:
     input:
-        records(configuration.strength_runs(config)),
+        records(runs.strength_runs(config)),
     output:
         multiext("<results>/figures/strength", ".png", ".pdf"),
     log:
@@ -47,7 +47,7 @@ rule figure_strength:
 
 rule figure_training:
     input:
-        records(configuration.table_runs(config)),
+        records(runs.table_runs(config)),
     output:
         multiext("<results>/figures/training", ".png", ".pdf"),
     log:
@@ -69,7 +69,7 @@ rule figure_training:
 
 rule figure_density:
     input:
-        records(configuration.density_runs(config)),
+        records(runs.density_runs(config)),
     output:
         multiext("<results>/figures/density", ".png", ".pdf"),
     log:

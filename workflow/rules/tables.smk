@@ -3,7 +3,7 @@
 
 rule table_depth:
     input:
-        records(configuration.table_runs(config)),
+        records(runs.table_runs(config)),
     output:
         multiext("<results>/tables/depth", ".csv", ".md", ".html", ".tex"),
     log:
@@ -25,7 +25,7 @@ rule table_depth:
 
 rule table_density:
     input:
-        records(configuration.density_runs(config)),
+        records(runs.density_runs(config)),
     output:
         multiext("<results>/tables/density", ".csv", ".md", ".html", ".tex"),
     log:

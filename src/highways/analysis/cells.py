@@ -9,7 +9,7 @@ import pandas as pd
 
 from highways.analysis.frame import load
 from highways.analysis.selection import Selection, select_learning_rate
-from highways.config import Config, Run, density_runs, strength_runs, table_runs
+from highways.runs import Config, Run, density_runs, strength_runs, table_runs
 
 CellKey = tuple[str, int, str]  # data set, depth, method
 

@@ -11,9 +11,9 @@ from highways.analysis.figures import FIGURES
 from highways.analysis.frame import load
 from highways.analysis.selection import Selection, SelectionError, select_learning_rate
 from highways.analysis.tables import TABLES
-from highways.config import Config, Run
 from highways.fields import SpecError
 from highways.files import write_text
+from highways.runs import Config, Run
 from highways.spec import RunSpec
 
 

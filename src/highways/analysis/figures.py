@@ -14,9 +14,9 @@ from highways.analysis import style
 from highways.analysis.cells import Cell, CellKey, density_cells, depth_cells, strength_cells
 from highways.analysis.frame import curves
 from highways.analysis.notes import DATASET_TITLES, cell_label
-from highways.config import Config, table_runs
 from highways.methods import METHODS
 from highways.record import RecordError
+from highways.runs import Config, table_runs
 
 _CHANCE = 10.0  # all data sets have ten classes
 _PERCENT = (0, 103)  # room for the marker of a run near 100

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from highways import record
-from highways.config import Run
+from highways.runs import Run
 
 _IDENTITY = {
     "path": "object",

@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 
 from highways.analysis.cells import Cell, CellKey
-from highways.config import Config
 from highways.methods import METHODS
+from highways.runs import Config
 from highways.spec import Conventions
 
 DATASET_TITLES = {

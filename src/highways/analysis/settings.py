@@ -8,7 +8,7 @@ import pandas as pd
 from highways import paper
 from highways.analysis.notes import conventions_note, plain
 from highways.analysis.rendering import Table
-from highways.config import Config
+from highways.runs import Config
 
 _COLUMNS = {"alpha": "α", "steps": "T", "lr": "lr", "optimizer": "E-step", "step_size": "λ"}
 _NO_VALUE = "—"

@@ -18,8 +18,8 @@ from highways.analysis.notes import (
 )
 from highways.analysis.rendering import Table
 from highways.analysis.settings import settings
-from highways.config import Config
 from highways.methods import METHODS
+from highways.runs import Config
 
 _NO_VALUE = "—"
 

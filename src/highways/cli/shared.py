@@ -5,8 +5,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from highways.config import Config, load, validate
+from highways.config import load, validate
 from highways.fields import SpecError
+from highways.runs import Config
 
 
 def command(commands: Any, name: str, function: Any, summary: str, details: str = "") -> argparse.ArgumentParser:

@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from highways import config, record
+from highways import record
 from highways.cli.shared import add_config, command, parse_json, read_config
 from highways.fields import SpecError
 from highways.methods import METHODS
+from highways.runs import cell_spec
 from highways.spec import DATASETS, RunSpec
 
 
@@ -145,7 +146,7 @@ def _spec(options: argparse.Namespace) -> RunSpec:
     missing = [name for name in ("dataset", "depth", "method") if getattr(options, name) is None]
     if missing:
         raise SpecError(f"nothing to train: give --spec, or {', '.join('--' + name for name in missing)}")
-    return config.cell_spec(read_config(options), options.dataset, options.depth, options.method, options.seed)
+    return cell_spec(read_config(options), options.dataset, options.depth, options.method, options.seed)
 
 
 def _changed(spec: RunSpec, changes: list[str]) -> RunSpec:

@@ -1,0 +1,59 @@
+"""Controls that decide what the highways add to predictive coding. Imports no torch."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from highways.runs import Cell, Config, Run, cell_runs
+
+
+@dataclass(frozen=True, eq=False)
+class Arm:
+    """One control at one depth: a configuration of its own, run as any cell."""
+
+    name: str
+    title: str
+    config: Config
+    cell: Cell
+
+
+def arms(config: Config) -> list[Arm]:
+    """Every control at every place, in the order of the configuration."""
+    controls = config["controls"]
+    return [
+        Arm(
+            arm["name"],
+            arm["title"],
+            _arm_config(config, arm, place),
+            (place["dataset"], place["depth"], arm["method"]),
+        )
+        for place in controls["cells"]
+        for arm in controls["arms"]
+    ]
+
+
+def control_runs(config: Config) -> Iterator[Run]:
+    """The runs of all controls."""
+    for arm in arms(config):
+        yield from cell_runs(arm.config, *arm.cell)
+
+
+def _arm_config(config: Config, arm: Mapping[str, Any], place: Mapping[str, Any]) -> Config:
+    """The configuration of a control; an arm that changes nothing is a cell of the paper's table."""
+    derived: dict[str, Any] = {**config, "seeds": place["seeds"]}
+    changes = {key: arm[key] for key in ("highway", "steps_factor", "learning_rates") if key in arm}
+    if "highway" in changes:
+        derived["highway"] = {**config["highway"], **changes["highway"]}
+    if "steps_factor" in changes:
+        factor = changes["steps_factor"]
+        derived["settings"] = [{**row, "steps": factor * row["steps"]} for row in config["settings"]]
+    if "learning_rates" in changes:
+        rates = changes["learning_rates"]
+        derived["learning_rate_sweep"] = {
+            "methods": [arm["method"]],
+            "seeds": config["learning_rate_sweep"]["seeds"],
+            "learning_rates": rates,
+        }
+    if changes or arm["method"] not in config["methods"]:
+        derived["experiment"] = f"controls/{arm['name']}"
+    return derived

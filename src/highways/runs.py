@@ -1,0 +1,136 @@
+"""The runs behind every table and figure of a configuration. Imports no torch."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from highways.fields import SpecError
+from highways.methods import METHODS
+from highways.spec import RunSpec
+
+Config = Mapping[str, Any]
+Cell = tuple[str, int, str]  # data set, depth, method
+
+
+@dataclass(frozen=True)
+class Run:
+    """One cell of the benchmark.
+
+    path: place of the record below the folder of runs, without an ending.
+    spec: what to run. Where `selection` is set, its learning rate is a placeholder.
+    selection: name of the learning-rate selection that supplies the rate once the sweep has run.
+    """
+
+    path: str
+    spec: RunSpec
+    selection: str | None = None
+
+
+def table_runs(config: Config) -> Iterator[Run]:
+    """The runs behind the table of accuracy against depth, learning-rate sweeps included."""
+    for dataset in config["datasets"]:
+        for depth in config["depths"]:
+            for method in config["methods"]:
+                yield from cell_runs(config, dataset, depth, method)
+
+
+def cell_runs(config: Config, dataset: str, depth: int, method: str) -> Iterator[Run]:
+    """All runs of one cell: one per seed, and for a swept method one per learning rate and sweep seed."""
+    sweep = config["learning_rate_sweep"]
+    if method not in sweep["methods"]:
+        for seed in config["seeds"]:
+            yield _run(config, cell_spec(config, dataset, depth, method, seed))
+        return
+    for seed in sweep["seeds"]:
+        for lr in sweep["learning_rates"]:
+            yield _run(config, cell_spec(config, dataset, depth, method, seed, lr=lr))
+    for seed in config["seeds"]:
+        if seed not in sweep["seeds"]:  # a sweep seed has already been run at the chosen rate
+            spec = cell_spec(config, dataset, depth, method, seed, lr=sweep["learning_rates"][0])
+            name = selection_name(config, dataset, depth, method)
+            yield Run(f"{name}/selected/seed{seed}", spec, selection=name)
+
+
+def selection_name(config: Config, dataset: str, depth: int, method: str) -> str:
+    """Place of a learning-rate selection below the folder of selections, without an ending."""
+    return f"{config['experiment']}/{dataset}/L{depth:03d}/{method}"
+
+
+def sweep_runs(runs: Iterable[Run], selection: str) -> list[Run]:
+    """The sweep runs that decide the selection of that name."""
+    return [run for run in runs if run.selection is None and run.path.startswith(f"{selection}/")]
+
+
+def strength_runs(config: Config) -> Iterator[Run]:
+    """The runs behind the figure of accuracy against the highway strength alpha."""
+    sweep = config["strength_sweep"]
+    for alpha in sweep["alphas"]:
+        for seed in config["seeds"]:
+            yield _run(config, cell_spec(config, sweep["dataset"], sweep["depth"], "hep", seed, alpha=alpha))
+
+
+def density_runs(config: Config) -> Iterator[Run]:
+    """The runs behind the table of accuracy against the spacing k of the highways."""
+    sweep = config["density_sweep"]
+    for every in sweep["every"]:
+        for seed in config["seeds"]:
+            yield _run(config, cell_spec(config, sweep["dataset"], sweep["depth"], "hep", seed, every=every))
+
+
+def cell_spec(
+    config: Config,
+    dataset: str,
+    depth: int,
+    method: str,
+    seed: int,
+    *,
+    alpha: float | None = None,
+    every: int | None = None,
+    lr: float | None = None,
+) -> RunSpec:
+    """The spec of one run with the settings of its depth; SpecError where the configuration has none."""
+    if method not in METHODS:
+        raise SpecError(f"methods: {method!r} does not exist; it takes {', '.join(METHODS)}")
+    settings = next((row for row in config["settings"] if row["depth"] == depth), None)
+    if settings is None:
+        known = ", ".join(str(row["depth"]) for row in config["settings"])
+        raise SpecError(f"settings: no row for depth {depth}; add one beside those for {known}")
+    exceptions: dict[str, Any] = {}
+    for row in config["exceptions"]:
+        if (row["method"], row["depth"]) == (method, depth):
+            exceptions |= {key: value for key, value in row.items() if key not in ("method", "depth")}
+    network = {**config["network"], "depth": depth}
+    if "initialisation" in exceptions:
+        network["initialisation"] = exceptions.pop("initialisation")
+    training = config["training"]
+    document: dict[str, Any] = {
+        "dataset": dataset,
+        "method": method,
+        "network": network,
+        "learning": {
+            "lr": settings["lr"] if lr is None else lr,
+            "weight_decay": training["weight_decay"],
+            "eps": training["weight_eps"],
+            **exceptions,
+        },
+        "conventions": dict(config["conventions"]),
+        "epochs": training["epochs"],
+        "batch_size": training["batch_size"],
+        "seed": seed,
+        "dtype": training["dtype"],
+    }
+    if METHODS[method].inference:
+        inference = {key: settings[key] for key in ("optimizer", "step_size", "steps")}
+        document["inference"] = {**inference, "eps": config["state_eps"]}
+    if METHODS[method].highway:
+        document["highway"] = {**config["highway"], "alpha": settings["alpha"] if alpha is None else alpha}
+        if every is not None:
+            document["highway"]["every"] = every
+    try:
+        return RunSpec.from_dict(document)
+    except SpecError as error:
+        raise SpecError(f"{dataset}, depth {depth}, {method}, seed {seed}: {error}") from None
+
+
+def _run(config: Config, spec: RunSpec) -> Run:
+    return Run(f"{config['experiment']}/{spec.path}", spec)
