@@ -15,18 +15,11 @@ configfile: "config.yaml"
 include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
-include: "workflow/rules/tables.smk"
-include: "workflow/rules/figures.smk"
+include: "workflow/rules/analysis.smk"
 
 
 rule all:
     default_target: True
     input:
         records(RUNS.values()),
-        rules.table_depth.output,
-        rules.table_density.output,
-        rules.table_settings.output,
-        rules.figure_depth.output,
-        rules.figure_density.output,
-        rules.figure_strength.output,
-        rules.figure_training.output,
+        artefacts(),

@@ -190,6 +190,9 @@ def one_cell(paper, tmp_path) -> tuple[str, Path, list[str]]:
     """A configuration of six tiny runs, as JSON; the folder of their records; the paths of these."""
     from highways import config
 
+    cells = [{"dataset": "fashion_mnist_excerpt", "depth": 4}]
+    arm = {"name": "pc", "title": "PC", "method": "pc"}
+    same_as_the_table = {"methods": ["pc"], "seeds": [0], "epochs": 1, "readings": [paper["conventions"]]}
     paper = {
         **paper,
         "datasets": ["fashion_mnist_excerpt"],
@@ -199,6 +202,8 @@ def one_cell(paper, tmp_path) -> tuple[str, Path, list[str]]:
         "training": {**paper["training"], "epochs": 1},
         "strength_sweep": {"dataset": "fashion_mnist_excerpt", "depth": 4, "alphas": [0.5]},
         "density_sweep": {"dataset": "fashion_mnist_excerpt", "depth": 4, "every": [1, 2]},
+        "convention_search": [{**paper["convention_search"][0], "cells": cells, **same_as_the_table}],
+        "controls": {"cells": [{**cells[0], "seeds": [0]}], "arms": [arm]},
     }
     return json.dumps(paper), tmp_path / "runs", list(config.all_runs(paper))
 
@@ -262,7 +267,9 @@ def test_tables_name_a_broken_record_and_go_on(one_cell, tmp_path, capsys):
 
 
 def test_a_wrong_table_lists_the_right_ones(capsys, tmp_path):
-    assert "depth, density, settings" in failure(capsys, "table", "breadth", "--out", str(tmp_path))
+    assert "depth, density, controls, conventions, settings" in failure(
+        capsys, "table", "breadth", "--out", str(tmp_path)
+    )
     assert "depth, " in failure(capsys, "figure", "breadth", "--out", str(tmp_path))
 
 

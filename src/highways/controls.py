@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from highways.runs import Cell, Config, Run, cell_runs
+from highways.runs import CellKey, Config, Run, cell_runs
 
 
 @dataclass(frozen=True, eq=False)
@@ -14,7 +14,7 @@ class Arm:
     name: str
     title: str
     config: Config
-    cell: Cell
+    cell: CellKey
 
 
 def arms(config: Config) -> list[Arm]:
@@ -35,6 +35,17 @@ def arms(config: Config) -> list[Arm]:
 def control_runs(config: Config) -> Iterator[Run]:
     """The runs of all controls."""
     for arm in arms(config):
+        yield from cell_runs(arm.config, *arm.cell)
+
+
+def gradient_arms(config: Config) -> list[Arm]:
+    """The arms named after their method: what the figure of gradients compares."""
+    return [arm for arm in arms(config) if arm.name == arm.cell[2]]
+
+
+def gradient_runs(config: Config) -> Iterator[Run]:
+    """The runs of those arms."""
+    for arm in gradient_arms(config):
         yield from cell_runs(arm.config, *arm.cell)
 
 

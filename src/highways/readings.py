@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from highways.methods import METHODS
-from highways.runs import Cell, Config, Run, cell_runs
+from highways.runs import CellKey, Config, Run, cell_runs
 from highways.spec import Conventions
 
 # What a method that has no highways, or no inference, does not depend on.
@@ -29,7 +29,7 @@ class Reading:
     base: Config
     stage: Mapping[str, Any]
     given: Mapping[str, Any]
-    cells: tuple[Cell, ...]
+    cells: tuple[CellKey, ...]
 
     @property
     def settings(self) -> dict[str, Any]:

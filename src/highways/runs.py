@@ -9,7 +9,7 @@ from highways.methods import METHODS
 from highways.spec import RunSpec
 
 Config = Mapping[str, Any]
-Cell = tuple[str, int, str]  # data set, depth, method
+CellKey = tuple[str, int, str]  # data set, depth, method
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,38 @@ _CONFIG: dict[str, Any] = {
     "exceptions": [],
     "strength_sweep": {"dataset": "mnist", "depth": 8, "alphas": [0.1, 1.8]},
     "density_sweep": {"dataset": "mnist", "depth": 8, "every": [1, 2]},
+    "convention_search": [
+        {
+            "name": "first",
+            "cells": [{"dataset": "mnist", "depth": 4}],
+            "methods": ["pc", "hep"],
+            "seeds": [0],
+            "epochs": 2,
+            "readings": [{"activation": ["post", "pre"], "highway_layers": ["all", "without_first"]}],
+        },
+        {
+            "name": "last",
+            "cells": [{"dataset": "mnist", "depth": 8}],
+            "methods": ["pc", "hep", "backprop"],
+            "seeds": [0, 1, 2],
+            "epochs": 12,
+            "readings": [
+                {"activation": "pre", "highway_layers": "all"},
+                {"activation": "post", "highway_layers": "all", "sigma_v": 0.01},
+            ],
+        },
+    ],
+    "controls": {
+        "cells": [{"dataset": "mnist", "depth": 8, "seeds": [0, 1]}],
+        "arms": [
+            {"name": "hep", "title": "HEP", "method": "hep"},
+            {"name": "cut", "title": "HEP without the chain", "method": "hep", "highway": {"chain": False}},
+            {"name": "dfa", "title": "DFA", "method": "dfa"},
+            {"name": "pc", "title": "PC", "method": "pc"},
+            {"name": "pc_rates", "title": "PC swept", "method": "pc", "learning_rates": [1e-4, 1e-3]},
+            {"name": "pc_4T", "title": "PC 4T", "method": "pc", "steps_factor": 4},
+        ],
+    },
 }
 
 
@@ -140,10 +172,13 @@ Find = Callable[..., Run]
 
 @pytest.fixture
 def find(config: dict[str, Any]) -> Find:
-    """The one run whose path contains every given part."""
+    """The one run of the experiment, or of the one that a part names, whose path contains every given part."""
 
     def one(*parts: str) -> Run:
-        (run,) = [run for path, run in all_runs(config).items() if all(part in f"{path}/" for part in parts)]
+        others = ("conventions/", "controls/")
+        root = next((part for part in parts if part.startswith(others)), f"{config['experiment']}/")
+        runs = {path: run for path, run in all_runs(config).items() if path.startswith(root)}
+        (run,) = [run for path, run in runs.items() if all(part in f"{path}/" for part in parts)]
         return run
 
     return one

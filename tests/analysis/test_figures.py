@@ -1,8 +1,11 @@
+import json
+
 import numpy as np
 import pytest
 
 from highways.analysis import commands, style
-from highways.analysis.figures import FIGURES, NothingRun
+from highways.analysis.drawing import NothingRun
+from highways.analysis.figures import FIGURES
 from highways.config import all_runs
 from highways.fields import SpecError
 from highways.methods import METHODS
@@ -169,3 +172,18 @@ def test_methods_differ_in_colour_and_marker():
 def test_a_figure_that_does_not_exist_is_refused_with_the_names(config, folder, tmp_path):
     with pytest.raises(SpecError, match="strength, density, depth, training"):
         commands.figure("nope", config, folder, tmp_path)
+
+
+def test_gradients_are_drawn_before_and_after_training_per_matrix(config, folder, record, find):
+    for seed, value in enumerate([0.2, 0.4]):
+        path = record(find("L008/hep", "alpha1.8_k1/", f"/seed{seed}/"), curve=[0.9, 0.9])
+        document = json.loads(path.read_text())
+        for moment in document["diagnostics"]:
+            moment["backprop_cosine"] = [value + 0.1 * moment["epoch"], None]
+        path.write_text(json.dumps(document))
+    figure = FIGURES["gradients"](config, folder)
+    assert points(artist(figure, "mean:hep"))[0] == pytest.approx((0, 0.3))
+    assert points(artist(figure, "mean:hep", panel=1))[0] == pytest.approx((0, 0.5))
+    assert points(artist(figure, "seed:hep:1", panel=1))[0] == pytest.approx((0, 0.6))
+    assert not [line for line in figure.axes[0].lines if str(line.get_gid()).endswith(":pc")]
+    assert "before training" in figure.axes[0].get_title()

@@ -157,7 +157,7 @@ def test_a_sweep_that_diverged_everywhere_says_so(config, folder, record, find):
 
 
 def test_a_run_that_two_sweeps_share_with_the_table_counts_once_in_each(config, folder, record, find):
-    paths = [path for path in all_runs(config) if "hep/alpha1.8_k1/" in path and "L008" in path]
+    paths = [path for path in all_runs(config) if path.startswith("trial/mnist/L008/hep/alpha1.8_k1/")]
     assert len(paths) == 3
     assert set(paths) <= {run.path for run in strength_runs(config)}
     write_seeds(record, find, HEP_8, [0.90, 0.92, 0.94])
@@ -306,5 +306,74 @@ def test_markdown_shows_cells_and_notes(hostile, tmp_path):
 
 
 def test_a_table_that_does_not_exist_is_refused_with_the_names(config, folder, tmp_path):
-    with pytest.raises(SpecError, match="depth, density, settings"):
+    with pytest.raises(SpecError, match="depth, density, controls, conventions, settings"):
         commands.table("nope", config, folder, tmp_path)
+
+
+# The convention search
+
+
+def write_first(record, find, **values):
+    for name, value in values.items():
+        method, reading = name.split("_", 1)
+        record(find(f"conventions/first/{reading.replace('_', '-', 1)}/", f"/{method}/", "/seed0/"), value)
+
+
+def test_the_distance_of_a_reading_is_in_units_of_the_papers_spread(config, folder, record, find):
+    # The paper at depth 4: PC 97.8 ± 0.1, HEP 97.8 ± 0.3.
+    write_first(record, find, hep_post_all=0.966, hep_pre_all=0.975, pc_pre=0.979)
+    record(find("conventions/first/post/", "/pc/", "/seed0/"), 0.975)
+    table = TABLES["conventions"](config, folder)
+    row = datum(table, stage="first", activation="post", highway_layers="all", method="hep")
+    assert row["distance"] == pytest.approx(((3**2 + 4**2) / 2) ** 0.5, abs=1e-3)  # -0.3 / 0.1 and -1.2 / 0.3
+    assert row["points"] == pytest.approx((0.3 + 1.2) / 2)
+    near = datum(table, stage="first", activation="pre", highway_layers="all", method="pc")
+    assert near["distance"] == pytest.approx(1.0, abs=1e-3)
+    unknown = datum(table, stage="first", activation="pre", highway_layers="without_first", method="hep")
+    assert unknown["distance"] is None or unknown["distance"] != unknown["distance"]
+
+    first = table.frame.loc["first"]
+    assert list(first["Distance"]) == ["paper", "1.0", "3.5", "—", "—"]
+    assert list(first["activation"])[:3] == ["", "pre", "post"]
+    assert list(first["MNIST L=4 PC"])[:3] == ["97.8 ± 0.1", "97.9 (n=1)", "97.5 (n=1)"]
+
+
+def test_a_reading_is_marked_where_a_later_stage_keeps_it_and_where_it_is_the_default(config, folder):
+    table = TABLES["conventions"](config, folder)
+    for stage in ("first", "last"):
+        found = datum(table, stage=stage, activation="pre", highway_layers="all", method="pc", sigma_v="0.001")
+        assert found["fate"] == "the default"
+    config["conventions"] = {"activation": "both"}
+    config["convention_search"][1]["readings"] = [{"activation": "pre", "highway_layers": "all"}]
+    table = TABLES["conventions"](config, folder)
+    fates = {(r["activation"], r["highway_layers"]): r["fate"] for r in table.data.to_dict("records")[:8]}
+    assert fates == {
+        ("post", "all"): "",
+        ("post", "without_first"): "",
+        ("pre", "all"): "kept",
+        ("pre", "without_first"): "",
+    }
+
+
+def test_a_reading_whose_runs_diverged_counts_as_chance(config, folder, record, find):
+    write_first(record, find, hep_pre_all=0.978)
+    record(find("conventions/first/pre/", "/pc/", "/seed0/"), None, None, diverged=1)
+    row = datum(
+        TABLES["conventions"](config, folder), stage="first", activation="pre", highway_layers="all", method="hep"
+    )
+    assert row["points"] == pytest.approx((97.8 - 10) / 2)
+
+
+# The controls
+
+
+def test_controls_stand_below_each_other_with_their_own_seeds(config, folder, record, find):
+    for seed, value in enumerate([0.90, 0.94]):
+        record(find("controls/cut/", f"/seed{seed}/"), value)
+    record(find("L008/hep", "alpha1.8_k1/", "/seed0/"), 0.95)
+    table = TABLES["controls"](config, folder)
+    column = table.frame["MNIST L=8"]
+    assert column["HEP without the chain"] == "92.0 ± 2.8 (n=2)"
+    assert column["HEP"] == "95.0 (n=1)"
+    assert column["PC 4T"] == "not run"
+    assert datum(table, control="cut")["values"] == "90;94"

@@ -13,7 +13,7 @@ from snakemake.exceptions import WorkflowError
 from snakemake.io import IOFile
 
 from highways import config as configuration
-from highways import cost, provenance, runs
+from highways import controls, cost, provenance, readings, runs
 from highways.errors import UserError
 
 # Jobs call the package of this checkout with the interpreter that runs Snakemake, or with that of the conda
@@ -45,8 +45,8 @@ def record(run):
     return f"{RUNS_FOLDER}/{run.path}.json"
 
 
-def records(runs):
-    return [record(run) for run in runs]
+def records(wanted):
+    return [record(run) for run in wanted]
 
 
 # A run's check of its data. A record that is there while the check is not came with a clone: it needs no data, and
@@ -108,3 +108,32 @@ def runtime_minutes(run, attempt):
 
 def memory_mb(run, attempt):
     return attempt * cost.memory_mb(run.spec)
+
+
+# Tables and figures, with the runs behind each.
+ARTEFACTS = {
+    "table": {
+        "depth": runs.table_runs,
+        "density": runs.density_runs,
+        "settings": lambda config: [],
+        "conventions": readings.reading_runs,
+        "controls": controls.control_runs,
+    },
+    "figure": {
+        "depth": runs.table_runs,
+        "density": runs.density_runs,
+        "strength": runs.strength_runs,
+        "training": runs.table_runs,
+        "gradients": controls.gradient_runs,
+    },
+}
+ENDINGS = {"table": (".csv", ".md", ".html", ".tex"), "figure": (".png", ".pdf")}
+
+
+def artefacts():
+    return [
+        f"{RESULTS}/{kind}s/{name}{ending}"
+        for kind, makers in ARTEFACTS.items()
+        for name in makers
+        for ending in ENDINGS[kind]
+    ]

@@ -9,9 +9,7 @@ import pandas as pd
 
 from highways.analysis.frame import load
 from highways.analysis.selection import Selection, select_learning_rate
-from highways.runs import Config, Run, density_runs, strength_runs, table_runs
-
-CellKey = tuple[str, int, str]  # data set, depth, method
+from highways.runs import CellKey, Config, Run, cell_runs, density_runs, strength_runs
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,8 +108,14 @@ class Cell:
 
 def depth_cells(config: Config, folder: Path) -> dict[CellKey, Cell]:
     """The cells of accuracy against depth, by data set, depth and method."""
-    frame = load(_by_path(table_runs(config)), folder)
     keys = [(d, n, m) for d in config["datasets"] for n in config["depths"] for m in config["methods"]]
+    return cells_at(config, folder, keys)
+
+
+def cells_at(config: Config, folder: Path, keys: Iterable[CellKey]) -> dict[CellKey, Cell]:
+    """The cells at these places, by data set, depth and method."""
+    keys = list(keys)
+    frame = load(_by_path(run for key in keys for run in cell_runs(config, *key)), folder)
     return {key: _depth_cell(config, frame, key) for key in keys}
 
 

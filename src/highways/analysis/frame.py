@@ -45,6 +45,9 @@ _EPOCH = {
     "validation_loss": "float64",
     "validation_accuracy": "float64",
 }
+_LAYER = {"epoch": "int64", "quantity": "object", "layer": "int64", "value": "float64"}
+# The number of the first layer, or matrix, of what a record holds per layer.
+_FIRST = {"rms_state": 1, "rms_error": 1, "weight_gradient_norm": 0, "backprop_cosine": 0}
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,26 @@ def curves(runs: Mapping[str, Run], folder: Path) -> pd.DataFrame:
         if document is not None:
             rows += [{**_identity(run, document), **epoch} for epoch in document["epochs"]]
     return _frame(rows, _IDENTITY | _EPOCH)
+
+
+def layers(runs: Mapping[str, Run], folder: Path) -> pd.DataFrame:
+    """One row per run, epoch (0 is before training), quantity and layer, for the usable records."""
+    rows = []
+    for run in runs.values():
+        document = _outcome(run, folder).record
+        for moment in [] if document is None else document["diagnostics"]:
+            for quantity, first in _FIRST.items():
+                rows += [
+                    {
+                        **_identity(run, document),
+                        "epoch": moment["epoch"],
+                        "quantity": quantity,
+                        "layer": layer,
+                        "value": value,
+                    }
+                    for layer, value in enumerate(moment[quantity], first)
+                ]
+    return _frame(rows, _IDENTITY | _LAYER)
 
 
 def _frame(rows: list[dict[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:

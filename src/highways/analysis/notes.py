@@ -6,9 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from highways.analysis.cells import Cell, CellKey
+from highways.analysis.cells import Cell
 from highways.methods import METHODS
-from highways.runs import Config
+from highways.runs import CellKey, Config
 from highways.spec import Conventions
 
 DATASET_TITLES = {

@@ -25,6 +25,7 @@ _LATEX = str.maketrans(
         "|": r"\textbar{}",
         "±": r"$\pm$",
         "×": r"$\times$",
+        "−": "$-$",
         "≠": r"$\neq$",
         "α": r"$\alpha$",
         "λ": r"$\lambda$",

@@ -8,6 +8,8 @@ import pandas as pd
 
 from highways import paper
 from highways.analysis.cells import Cell, density_cells, depth_cells
+from highways.analysis.controls import controls
+from highways.analysis.conventions import conventions
 from highways.analysis.notes import (
     DATASET_TITLES,
     cell_label,
@@ -107,5 +109,7 @@ def _notes(config: Config, cells: dict[str, Cell], block: str) -> tuple[str, ...
 TABLES: dict[str, Callable[[Config, Path], Table]] = {
     "depth": accuracy_versus_depth,
     "density": density,
+    "controls": controls,
+    "conventions": conventions,
     "settings": lambda config, folder: settings(config),
 }

@@ -1,0 +1,52 @@
+"""What the highways add to predictive coding: the controls as a table."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from highways.analysis.cells import cells_at
+from highways.analysis.notes import DATASET_TITLES, cell_notes, conventions_note, protocol_notes, spread_note
+from highways.analysis.rendering import Table
+from highways.controls import arms
+from highways.runs import Config
+
+
+def controls(config: Config, folder: Path) -> Table:
+    """Test accuracy of every control: one row per control, one column per place."""
+    rows: dict[str, dict[str, str]] = {}
+    cells, data = {}, []
+    for arm in arms(config):
+        dataset, depth, method = arm.cell
+        place = f"{DATASET_TITLES[dataset]} L={depth}"
+        cell = cells_at(arm.config, folder, [arm.cell])[arm.cell]
+        cells[f"{arm.title}, {place}"] = cell
+        rows.setdefault(arm.title, {})[place] = cell.text
+        data.append(
+            {
+                "control": arm.name,
+                "method": method,
+                "dataset": dataset,
+                "depth": depth,
+                "mean": cell.mean,
+                "std": cell.std,
+                "n": cell.n,
+                "diverged": len(cell.diverged),
+                "values": ";".join(f"{value:g}" for value in cell.accuracies.values()),
+                "seeds": ";".join(str(seed) for seed in cell.accuracies),
+                "learning_rate": None if cell.selection is None else cell.selection.learning_rate,
+                "status": cell.status,
+            }
+        )
+    return Table(
+        "controls",
+        "What the highways add: test accuracy (%) of HEP, PC and their controls",
+        pd.DataFrame.from_dict(rows, orient="index").rename_axis("Control"),
+        pd.DataFrame(data),
+        (
+            spread_note(config),
+            "The controls keep the settings of their depth; seeds are those of each column.",
+            *protocol_notes(config, cells),
+            conventions_note(config),
+            *cell_notes(cells),
+        ),
+    )

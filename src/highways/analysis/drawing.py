@@ -1,0 +1,180 @@
+"""What the figures share: panels, series, reference values, legends and small print."""
+
+from collections.abc import Iterable, Mapping
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from highways import paper
+from highways.analysis import style
+from highways.analysis.cells import Cell
+from highways.analysis.notes import DATASET_TITLES, cell_label
+from highways.methods import METHODS
+from highways.record import RecordError
+from highways.runs import CellKey
+
+CHANCE = 10.0  # all data sets have ten classes
+PERCENT = (0, 103)  # room for the marker of a run near 100
+ACCURACY = "Test accuracy (%)"
+_SPREAD = "Small points: one per seed. Large markers and bars: mean ± sample std (ddof = 1)"
+
+
+class NothingRun(RecordError):  # noqa: N818
+    """None of the runs of a figure has a usable record; the message names the target that makes them."""
+
+
+def panels(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
+    figure = Figure(figsize=size, layout="constrained")
+    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    return figure, list(grid.flat)
+
+
+def demand(name: str, cells: Iterable[Cell]) -> None:
+    if not any(cell.finished for cell in cells):
+        raise NothingRun(f"figure {name}: none of its runs has a usable record; run the target figure_{name}")
+
+
+def series(axes: Axes, method: str, cells: Mapping[float, Cell]) -> None:
+    """Each seed as a point, mean and spread, and a cross at the bottom for every run that diverged."""
+    colour = style.colour(method)
+    seeds = [(x, value) for x, cell in cells.items() for value in cell.accuracies.values()]
+    axes.plot(
+        [x for x, _ in seeds],
+        [value for _, value in seeds],
+        ".",
+        color=colour,
+        alpha=0.5,
+        gid=f"seeds:{method}",
+    )
+    run = {x: cell for x, cell in cells.items() if cell.n}
+    bars = axes.errorbar(
+        list(run),
+        [cell.mean or 0.0 for cell in run.values()],
+        yerr=[cell.std or 0.0 for cell in run.values()],
+        color=colour,
+        marker=style.marker(method),
+        capsize=2,
+        elinewidth=1,
+    )
+    bars.lines[0].set_gid(f"mean:{method}")
+    diverged = [x for x, cell in cells.items() for _ in cell.diverged]
+    axes.plot(
+        diverged,
+        [0.02] * len(diverged),
+        "x",
+        color=colour,
+        transform=axes.get_xaxis_transform(),
+        gid=f"diverged:{method}",
+    )
+
+
+def published(axes: Axes, method: str, printed: Mapping[float, paper.Published]) -> None:
+    bars = axes.errorbar(
+        list(printed),
+        [value.mean for value in printed.values()],
+        yerr=[value.std for value in printed.values()],
+        color=style.colour(method),
+        marker=style.marker(method),
+        markerfacecolor="none",
+        markersize=7.5,
+        linestyle="--",
+        linewidth=0.8,
+        elinewidth=0.8,
+        capsize=3,
+        zorder=3,
+    )
+    bars.lines[0].set_gid(f"paper:{method}")
+
+
+def chance(axes: Axes) -> None:
+    axes.axhline(CHANCE, color=style.REFERENCE, linewidth=0.8, linestyle=(0, (1, 2)), gid="chance")
+    axes.annotate(
+        "guessing: 1 of 10 classes",
+        (0, CHANCE),
+        xycoords=axes.get_yaxis_transform(),
+        xytext=(3, -2),
+        textcoords="offset points",
+        va="top",
+        color=style.REFERENCE,
+        fontsize=6.5,
+    )
+
+
+def curves(axes: Axes, method: str, epochs: pd.DataFrame) -> None:
+    colour = style.colour(method)
+    if epochs.empty:
+        return
+    table = 100 * epochs.pivot(index="epoch", columns="seed", values="validation_accuracy")
+    for seed in table.columns:
+        axes.plot(table.index, table[seed], color=colour, linewidth=0.6, alpha=0.6, gid=f"seed:{method}:{seed}")
+    complete = table.dropna()  # a mean over the survivors alone would jump where a run ends
+    axes.plot(complete.index, complete.mean(axis="columns"), color=colour, gid=f"mean:{method}")
+
+
+def legend(figure: Figure, methods: Iterable[str], *, paper_too: bool, markers: bool = True) -> None:
+    handles = [
+        Line2D(
+            [],
+            [],
+            color=style.colour(m),
+            marker=style.marker(m) if markers else "",
+            label=METHODS[m].title,
+        )
+        for m in methods
+    ]
+    if paper_too:
+        handles.append(
+            Line2D(
+                [],
+                [],
+                color=style.REFERENCE,
+                marker="o",
+                markerfacecolor="none",
+                markersize=7.5,
+                linestyle="--",
+                linewidth=0.8,
+                label="paper (open), mean ± std, n = 3",
+            )
+        )
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
+
+
+def spread(cells: Iterable[Cell]) -> str:
+    cells = list(cells)
+    crosses = " Crosses: runs that diverged." if any(cell.diverged for cell in cells) else ""
+    return f"{_SPREAD}, n = {counts(cells)} seeds.{crosses}"
+
+
+def counts(cells: Iterable[Cell]) -> str:
+    counts = sorted({cell.finished for cell in cells if cell.finished})
+    return " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
+
+
+def absent(cells: Mapping[str, Cell]) -> list[str]:
+    """What the figure lacks, in small print."""
+    parts = {
+        status: [name for name, cell in cells.items() if cell.status == status]
+        for status in ("not run", "invalid")
+    }
+    parts["partly run"] = [
+        f"{name} ({cell.finished} of {len(cell.seeds)} seeds)"
+        for name, cell in cells.items()
+        if cell.status == "partial"
+    ]
+    return [f"{status}: {', '.join(names)}" for status, names in parts.items() if names]
+
+
+def labelled(cells: Mapping[CellKey, Cell]) -> dict[str, Cell]:
+    """Cells by label; a depth at which no method was run is one label."""
+    depths: dict[tuple[str, int], list[CellKey]] = {}
+    for key in cells:
+        depths.setdefault(key[:2], []).append(key)
+    labelled = {}
+    for (dataset, depth), keys in depths.items():
+        if all(cells[key].status == "not run" for key in keys):
+            labelled[f"{DATASET_TITLES[dataset]} L={depth}"] = cells[keys[0]]
+        else:
+            labelled |= {cell_label(key): cells[key] for key in keys}
+    return labelled

@@ -1,0 +1,107 @@
+"""The convention search and the controls: which runs they ask for, and which they share with the paper's table."""
+
+import pytest
+
+from highways import config as configuration
+from highways.controls import arms, control_runs
+from highways.fields import SpecError
+from highways.readings import reading_runs, readings, settings_of
+from highways.runs import table_runs
+from mappings import changed
+
+
+def search(**stage):
+    return [
+        {
+            "name": "s",
+            "cells": [{"dataset": "mnist", "depth": 8}],
+            "methods": ["pc", "hep", "backprop"],
+            "seeds": [0],
+            "epochs": 2,
+            **stage,
+        }
+    ]
+
+
+def with_search(paper, **stage):
+    return changed(paper, convention_search=search(**stage))
+
+
+def test_lists_stand_for_all_their_combinations(paper):
+    given = {"activation": ["post", "both"], "bias": [True, False], "sigma_v": 0.01}
+    found = readings(with_search(paper, readings=[given, {"activation": "pre_norm"}]))
+    assert [reading.given for reading in found] == [
+        {"activation": "post", "bias": True, "sigma_v": 0.01},
+        {"activation": "post", "bias": False, "sigma_v": 0.01},
+        {"activation": "both", "bias": True, "sigma_v": 0.01},
+        {"activation": "both", "bias": False, "sigma_v": 0.01},
+        {"activation": "pre_norm"},
+    ]
+
+
+def test_a_reading_sets_conventions_strength_and_epochs_and_nothing_else(paper):
+    given = {"activation": "post", "bias": True, "sigma_v": 0.01}
+    (run,) = reading_runs(with_search(paper, methods=["hep"], readings=[given]))
+    assert run.path == "conventions/s/post-bias-sigma_v0.01/mnist/L008/hep/alpha1.8_k1/seed0"
+    plain = next(r for r in table_runs(paper) if r.path == "paper/mnist/L008/hep/alpha1.8_k1/seed0").spec.to_dict()
+    plain["epochs"] = 2
+    plain["highway"]["sigma_v"] = 0.01
+    plain["conventions"] |= {"activation": "post", "bias": True}
+    assert run.spec.to_dict() == plain
+
+
+def test_methods_share_the_runs_of_readings_that_mean_the_same_to_them(paper):
+    given = {"activation": "post", "state_gradient": ["mean", "sum"], "sigma_v": [1e-3, 1e-2]}
+    runs = [run.path.split("/") for run in reading_runs(with_search(paper, readings=[given]))]
+    names = {method: {path[2] for path in runs if path[5] == method} for method in ("pc", "hep", "backprop")}
+    assert len(names["hep"]) == 4
+    assert names["pc"] == {"post-mean", "post-sum"}
+    assert names["backprop"] == {"post"}
+
+
+def test_the_reading_of_the_configuration_is_the_papers_table(paper):
+    own = {"activation": paper["conventions"]["activation"], "sigma_v": paper["highway"]["sigma_v"]}
+    config = with_search(paper, seeds=paper["seeds"], epochs=paper["training"]["epochs"], readings=[own])
+    (reading,) = readings(config)
+    assert reading.settings == settings_of(config)
+    table = {run.path: run for run in table_runs(config)}
+    runs = list(reading_runs(config))
+    assert len(runs) == 3 + 3 + 6 + 2
+    assert all(table[run.path] == run for run in runs)
+
+
+def test_a_wrong_value_in_a_reading_is_refused_where_it_stands(paper):
+    with pytest.raises(SpecError, match=r"mnist, depth 8, pc, seed 0: conventions.activation: 'never'"):
+        configuration.validate(with_search(paper, readings=[{"activation": "never"}]))
+    with pytest.raises(SpecError, match=r"convention_search.*colour"):
+        configuration.validate(with_search(paper, readings=[{"colour": "blue"}]))
+
+
+def test_controls_change_what_their_arm_says_and_nothing_else(paper):
+    by_path = {run.path: run.spec for run in control_runs(paper)}
+    hep = by_path["paper/mnist/L016/hep/alpha1.8_k1/seed0"]
+    cut = by_path["controls/no_chain/mnist/L016/hep/alpha1.8_k1_nochain/seed0"].to_dict()
+    redraw = by_path["controls/redraw/mnist/L016/hep/alpha1.8_k1_redraw/seed0"].to_dict()
+    assert (cut["highway"].pop("chain"), redraw["highway"].pop("redraw")) == (False, True)
+    for control in (cut, redraw):
+        expected = hep.to_dict()
+        for key in ("chain", "redraw"):
+            expected["highway"].pop(key), control["highway"].pop(key, None)
+        assert control == expected
+
+    pc = by_path["paper/mnist/L016/pc/lr8e-05/seed0"]
+    longer = by_path["controls/pc_4T/mnist/L016/pc/lr8e-05/seed0"]
+    assert (longer.inference.steps, pc.inference.steps) == (384, 96)
+
+    rates = next(arm for arm in arms(paper) if arm.name == "pc_rates")
+    swept = [path for path in by_path if path.startswith("controls/pc_rates/mnist/L016")]
+    assert len(swept) == len(rates.config["learning_rate_sweep"]["learning_rates"]) + 2
+    dfa = by_path["controls/dfa/mnist/L016/dfa/alpha1.8_k1/seed2"]
+    assert (dfa.inference, dfa.highway) == (None, hep.highway)
+
+
+def test_controls_that_change_nothing_are_cells_of_the_table(paper):
+    table = {run.path for run in table_runs(paper)}
+    shared = [run.path for run in control_runs(paper) if run.path.startswith("paper/")]
+    assert len(shared) == 2 * (3 + 1)
+    assert set(shared) <= table
