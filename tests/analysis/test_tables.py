@@ -334,8 +334,8 @@ def test_the_distance_of_a_reading_is_in_units_of_the_papers_spread(config, fold
 
     first = table.frame.loc["first"]
     assert list(first["Distance"]) == ["paper", "1.0", "3.5", "—", "—"]
-    assert list(first["activation"])[:3] == ["", "pre", "post"]
-    assert list(first["MNIST L=4 PC"])[:3] == ["97.8 ± 0.1", "97.9 (n=1)", "97.5 (n=1)"]
+    assert list(first["Activation"])[:3] == ["", "pre", "post"]
+    assert list(first["MNIST L=4 Vanilla PC"])[:3] == ["97.8 ± 0.1", "97.9 (n=1)", "97.5 (n=1)"]
 
 
 def test_a_reading_is_marked_where_a_later_stage_keeps_it_and_where_it_is_the_default(config, folder):

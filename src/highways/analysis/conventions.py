@@ -11,12 +11,21 @@ from highways import paper
 from highways.analysis.cells import Cell, cells_at
 from highways.analysis.notes import cell_label, plain
 from highways.analysis.rendering import Table
+from highways.methods import METHODS
 from highways.readings import Reading, readings, settings_of
 from highways.runs import CellKey, Config
 
 CHANCE = 10.0
 SMALLEST_SPREAD = 0.1  # the paper prints one decimal, and a spread of 0.0 once
 _NO_VALUE = "—"
+_HEADS = {
+    "activation": "Activation",
+    "normalise_output_input": "Output norm",
+    "state_gradient": "Gradient",
+    "bias": "Bias",
+    "highway_layers": "S",
+    "sigma_v": "σ_v",
+}
 
 
 def conventions(config: Config, folder: Path) -> Table:
@@ -46,8 +55,12 @@ def conventions(config: Config, folder: Path) -> Table:
                 }
             )
             data += [_long(reading, varied, key, cell, far, fate) for key, cell in cells.items()]
-    frame = pd.DataFrame(rows).fillna("").set_index("Stage")
-    frame.insert(len(frame.columns) - 1, "Fate", frame.pop("Fate"))
+    places = sorted(
+        {key for reading in tried for key in reading.cells}, key=lambda key: (key[1], key[0])
+    )
+    labels = [cell_label(key) for method in METHODS for key in places if key[2] == method]
+    columns = ["Stage", *varied, "Distance", "Points", *labels, "Fate"]
+    frame = pd.DataFrame(rows, columns=columns).fillna("").set_index("Stage").rename(columns=_HEADS)
     return Table(
         "conventions",
         "Which reading of the paper reproduces it: test accuracy (%) and distance to the paper",
