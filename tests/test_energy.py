@@ -166,6 +166,25 @@ def test_no_top_down_signal_reaches_the_radial_component_of_a_normalised_state(a
     assert (radial[-1].abs() > 1e-3).all()  # z_{L-1} is not normalised by default
 
 
+@pytest.mark.parametrize("activation", ["post", "pre", "both", "pre_norm"])
+def test_a_network_of_shrunken_states_explains_the_label_as_well_at_less_energy(activation: str) -> None:
+    """Scaling z_1..z_{L-1} and W_0..W_{L-2} by c scales every hidden error by c, since a prediction does not
+    depend on the length of the state below. If the output does not either, the energy has no lower end but c = 0.
+    """
+    c = 0.1
+    for output_normalised in (True, False):
+        conventions = {"activation": activation, "rms_eps": 0.0, "normalise_output_input": output_normalised}
+        problem = make_problem(width=24, phi="relu", conventions=conventions)
+        z = problem.states()
+        before = problem.predict(z)
+        problem.parameters.w_in *= c
+        problem.parameters.w_hidden *= c
+        after = problem.predict(c * z)
+        torch.testing.assert_close(c * z - after.mu, c * (z - before.mu), **ROUNDING)
+        same_label = torch.allclose(after.logits, before.logits, rtol=0, atol=1e-12)
+        assert same_label == output_normalised
+
+
 # The gradient in the weights
 
 

@@ -78,6 +78,21 @@ def reading_runs(config: Config) -> Iterator[Run]:
             yield from cell_runs(reading.config(method), dataset, depth, method)
 
 
+def finalists(config: Config) -> list[tuple[Reading, list[CellKey]]]:
+    """The readings of the last stage, each with its HEP cells on the first data set: for the figure of scales."""
+    stage = config["convention_search"][-1]
+    dataset = stage["cells"][0]["dataset"]
+    last = [reading for reading in readings(config) if reading.stage is stage]
+    return [(reading, [key for key in reading.cells if key[0] == dataset and key[2] == "hep"]) for reading in last]
+
+
+def finalist_runs(config: Config) -> Iterator[Run]:
+    """The runs behind the figure of scales."""
+    for reading, cells in finalists(config):
+        for key in cells:
+            yield from cell_runs(reading.config("hep"), *key)
+
+
 def _expanded(blocks: list[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """A block whose values are lists stands for all their combinations."""
     for block in blocks:

@@ -187,3 +187,19 @@ def test_gradients_are_drawn_before_and_after_training_per_matrix(config, folder
     assert points(artist(figure, "seed:hep:1", panel=1))[0] == pytest.approx((0, 0.6))
     assert not [line for line in figure.axes[0].lines if str(line.get_gid()).endswith(":pc")]
     assert "before training" in figure.axes[0].get_title()
+
+
+def test_scales_are_drawn_per_reading_and_layer_over_the_epochs(config, folder, record, find):
+    path = record(find("conventions/last/post", "/hep/", "/seed0/"), 0.93, curve=[0.8, 0.9])
+    document = json.loads(path.read_text())
+    for moment in document["diagnostics"]:
+        moment["rms_state"] = [1.0, 0.5 / (1 + moment["epoch"])]
+    path.write_text(json.dumps(document))
+    figure = FIGURES["scales"](config, folder)
+    default, other = figure.axes[:2]
+    assert not default.lines
+    assert points(artist(figure, "layer:2", panel=1)) == pytest.approx(
+        np.array([(0, 0.5), (1, 0.25), (2, 0.5 / 3)])
+    )
+    assert other.get_title() == "post\nS all, σ_v 0.01\nL = 8: 93.0 %"
+    assert other.get_yscale() == "log"

@@ -125,6 +125,7 @@ ARTEFACTS = {
         "strength": runs.strength_runs,
         "training": runs.table_runs,
         "gradients": controls.gradient_runs,
+        "scales": readings.finalist_runs,
     },
 }
 ENDINGS = {"table": (".csv", ".md", ".html", ".tex"), "figure": (".png", ".pdf")}

@@ -55,9 +55,7 @@ def conventions(config: Config, folder: Path) -> Table:
                 }
             )
             data += [_long(reading, varied, key, cell, far, fate) for key, cell in cells.items()]
-    places = sorted(
-        {key for reading in tried for key in reading.cells}, key=lambda key: (key[1], key[0])
-    )
+    places = sorted({key for reading in tried for key in reading.cells}, key=lambda key: (key[1], key[0]))
     labels = [cell_label(key) for method in METHODS for key in places if key[2] == method]
     columns = ["Stage", *varied, "Distance", "Points", *labels, "Fate"]
     frame = pd.DataFrame(rows, columns=columns).fillna("").set_index("Stage").rename(columns=_HEADS)

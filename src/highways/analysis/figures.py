@@ -10,7 +10,7 @@ from highways import paper
 from highways.analysis import drawing, style
 from highways.analysis.cells import density_cells, depth_cells, strength_cells
 from highways.analysis.frame import curves
-from highways.analysis.layers import gradients
+from highways.analysis.layers import gradients, scales
 from highways.analysis.notes import DATASET_TITLES
 from highways.runs import Config, table_runs
 
@@ -146,4 +146,5 @@ FIGURES: dict[str, Callable[[Config, Path], Figure]] = {
     "depth": accuracy_versus_depth,
     "training": training,
     "gradients": gradients,
+    "scales": scales,
 }

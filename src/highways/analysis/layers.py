@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -11,7 +14,10 @@ from highways.analysis.cells import cells_at
 from highways.analysis.frame import layers
 from highways.analysis.notes import DATASET_TITLES
 from highways.controls import Arm, gradient_arms
-from highways.runs import Config, cell_runs
+from highways.readings import Reading, finalists
+from highways.runs import CellKey, Config, cell_runs
+
+_LAYER_COLOURS = colormaps["viridis"]
 
 
 def gradients(config: Config, folder: Path) -> Figure:
@@ -55,3 +61,52 @@ def _cosines(axes: Axes, arm: Arm, folder: Path, *, last: bool) -> None:
         axes.plot(table.index, table[seed], color=colour, linewidth=0.5, alpha=0.6, gid=f"seed:{arm.name}:{seed}")
     if not table.empty:
         axes.plot(table.index, table.mean(axis="columns"), color=colour, gid=f"mean:{arm.name}")
+
+
+def scales(config: Config, folder: Path) -> Figure:
+    """The rms of every hidden feedforward state over training: one row per depth, one column per reading."""
+    columns = finalists(config)
+    cells = {
+        (column, row): cells_at(reading.config("hep"), folder, [key])[key]
+        for column, (reading, keys) in enumerate(columns)
+        for row, key in enumerate(keys)
+    }
+    drawing.demand("scales", cells.values())
+    rows = len(columns[0][1])
+    figure, panels = drawing.panels(rows, len(columns), (1.6 * len(columns) + 0.8, 1.7 * rows + 0.5))
+    for (column, row), cell in cells.items():
+        reading, keys = columns[column]
+        axes = panels[row * len(columns) + column]
+        axes.set_yscale("log")
+        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+        accuracy = "" if cell.mean is None else f": {cell.mean:.1f} %"
+        axes.set_title(f"{_in_words(reading)}\nL = {keys[row][1]}{accuracy}", fontsize=7)
+        _scales(axes, reading, keys[row], folder)
+        if column == 0:
+            axes.set_ylabel("rms of z_l")
+        if row == rows - 1:
+            axes.set_xlabel("Epoch")
+    bar = ScalarMappable(Normalize(0, 1), _LAYER_COLOURS)
+    figure.colorbar(bar, ax=panels, label="Hidden layer: (l - 1) / (L - 2)", shrink=0.6)
+    notes = [
+        "HEP, first seed; feedforward states of one batch of training images. In the titles: test accuracy (%)."
+    ]
+    style.finish(figure, notes)
+    return figure
+
+
+def _scales(axes: Axes, reading: Reading, key: CellKey, folder: Path) -> None:
+    config = reading.config("hep")
+    frame = layers({run.path: run for run in cell_runs(config, *key)}, folder)
+    frame = frame[(frame["quantity"] == "rms_state") & (frame["seed"] == config["seeds"][0])]
+    for layer, line in frame.groupby("layer"):
+        place = (int(str(layer)) - 1) / max(key[1] - 2, 1)
+        axes.plot(line["epoch"], line["value"], color=_LAYER_COLOURS(place), linewidth=0.9, gid=f"layer:{layer}")
+
+
+def _in_words(reading: Reading) -> str:
+    """The settings of a reading that tell it apart, in two lines."""
+    settings = reading.settings
+    first = [str(settings["activation"])]
+    first += [word for key, word in (("normalise_output_input", "output norm"), ("bias", "bias")) if settings[key]]
+    return f"{', '.join(first)}\nS {settings['highway_layers']}, σ_v {settings['sigma_v']:g}"
