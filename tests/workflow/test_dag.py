@@ -42,15 +42,14 @@ def test_the_smoke_run_leaves_every_record_table_and_figure(smoke):
     assert {state(run, smoke.folder / RUNS)[0] for run in runs} <= {"done", "diverged"}
     results = smoke.folder / "results/smoke"
     found = {path.name for folder in ("tables", "figures") for path in (results / folder).iterdir()}
-    tables = {
-        f"{name}.{ending}" for name in ("depth", "density", "settings") for ending in ("csv", "md", "html", "tex")
-    }
-    figures = {
-        f"{name}.{ending}" for name in ("depth", "density", "strength", "training") for ending in ("png", "pdf")
-    }
+    names = ("depth", "density", "settings", "conventions", "controls")
+    tables = {f"{name}.{ending}" for name in names for ending in ("csv", "md", "html", "tex")}
+    names = ("depth", "density", "strength", "training", "gradients", "scales")
+    figures = {f"{name}.{ending}" for name in names for ending in ("png", "pdf")}
     assert found == tables | figures
     assert (results / "figures/depth.png").read_bytes().startswith(b"\x89PNG")
-    assert "not run" not in (results / "tables/depth.md").read_text()
+    for name in ("depth", "conventions", "controls"):
+        assert "not run" not in (results / f"tables/{name}.md").read_text()
     left = [path for path in results.rglob("*") if path.suffix in (".pt", ".tmp") or ".progress" in path.name]
     assert left == []
     assert {path.name for path in (smoke.folder / "results").iterdir()} == {"smoke"}
@@ -162,13 +161,19 @@ def test_the_smoke_plan_lists_only_smoke_jobs(project):
 def test_the_paper_s_plan_lists_every_run_once(project):
     plan = project.plan()
     assert sorted(plan["finding"]) == ["and checking fashion_mnist", "and checking mnist"]
-    assert len(plan["training"]) == 213
+    assert len(plan["training"]) == len(configuration.all_runs(configuration.load(project.folder / "config.yaml")))
     assert not any("smoke" in path for path in trained(plan))
 
 
 @pytest.mark.parametrize(
     ("target", "jobs"),
-    [("table_settings", 0), ("table_density", 6 * 3), ("figure_strength", 11 * 3), ("table_depth", 168)],
+    [
+        ("table_settings", 0),
+        ("table_density", 6 * 3),
+        ("figure_strength", 11 * 3),
+        ("table_depth", 168),
+        ("table_controls", 34),
+    ],
 )
 def test_a_named_target_needs_its_own_runs_alone(project, target, jobs):
     assert len(trained(project.plan(target))) == jobs
