@@ -100,6 +100,16 @@ def test_controls_change_what_their_arm_says_and_nothing_else(paper):
     assert (dfa.inference, dfa.highway) == (None, hep.highway)
 
 
+def test_a_control_can_have_its_own_place_epochs_and_schedule(paper):
+    runs = [run for run in control_runs(paper) if run.path.startswith("controls/long_schedule/")]
+    assert [run.spec.learning.lr for run in runs] == [1e-4, 3e-4, 1e-3]
+    (arm,) = [arm for arm in arms(paper) if arm.name == "long_schedule"]
+    assert arm.cell == ("mnist", 128, "backprop")
+    spec = runs[0].spec
+    assert (spec.epochs, spec.learning.horizon, spec.learning.schedule) == (62, 24000, "warmup_cosine")
+    assert 61 * 391 < spec.learning.horizon <= 62 * 391
+
+
 def test_controls_that_change_nothing_are_cells_of_the_table(paper):
     table = {run.path for run in table_runs(paper)}
     shared = [run.path for run in control_runs(paper) if run.path.startswith("paper/")]

@@ -18,7 +18,7 @@ class Arm:
 
 
 def arms(config: Config) -> list[Arm]:
-    """Every control at every place, in the order of the configuration."""
+    """Every control at every place, or at its own places, in the order of the configuration."""
     controls = config["controls"]
     return [
         Arm(
@@ -27,8 +27,8 @@ def arms(config: Config) -> list[Arm]:
             _arm_config(config, arm, place),
             (place["dataset"], place["depth"], arm["method"]),
         )
-        for place in controls["cells"]
         for arm in controls["arms"]
+        for place in arm.get("cells", controls["cells"])
     ]
 
 
@@ -52,7 +52,7 @@ def gradient_runs(config: Config) -> Iterator[Run]:
 def _arm_config(config: Config, arm: Mapping[str, Any], place: Mapping[str, Any]) -> Config:
     """The configuration of a control; an arm that changes nothing is a cell of the paper's table."""
     derived: dict[str, Any] = {**config, "seeds": place["seeds"]}
-    changes = {key: arm[key] for key in ("highway", "steps_factor", "learning_rates") if key in arm}
+    changes = {key: value for key, value in arm.items() if key not in ("name", "title", "method", "cells")}
     if "highway" in changes:
         derived["highway"] = {**config["highway"], **changes["highway"]}
     if "steps_factor" in changes:
@@ -65,6 +65,11 @@ def _arm_config(config: Config, arm: Mapping[str, Any], place: Mapping[str, Any]
             "seeds": config["learning_rate_sweep"]["seeds"],
             "learning_rates": rates,
         }
+    if "epochs" in changes:
+        derived["training"] = {**config["training"], "epochs": changes["epochs"]}
+    if "horizon" in changes:
+        row = {"method": arm["method"], "depth": place["depth"], "horizon": changes["horizon"]}
+        derived["exceptions"] = [*config["exceptions"], row]
     if changes or arm["method"] not in config["methods"]:
         derived["experiment"] = f"controls/{arm['name']}"
     return derived
