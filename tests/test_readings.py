@@ -39,6 +39,13 @@ def test_lists_stand_for_all_their_combinations(paper):
     ]
 
 
+def test_the_place_of_a_run_does_not_depend_on_the_order_of_the_keys(paper):
+    given = {"activation": "post", "bias": True, "sigma_v": 0.01}
+    orders = (given, dict(reversed(given.items())))
+    paths = [[run.path for run in reading_runs(with_search(paper, readings=[order]))] for order in orders]
+    assert paths[0] == paths[1]
+
+
 def test_a_reading_sets_conventions_strength_and_epochs_and_nothing_else(paper):
     given = {"activation": "post", "bias": True, "sigma_v": 0.01}
     (run,) = reading_runs(with_search(paper, methods=["hep"], readings=[given]))

@@ -53,7 +53,7 @@ class Reading:
         }
         if derived["training"] == self.base["training"] and settings_of(derived) == settings_of(self.base):
             return derived
-        name = "-".join(_word(key, value) for key, value in given.items())
+        name = "-".join(_word(key, given[key]) for key in settings_of(derived) if key in given)
         return {**derived, "experiment": f"conventions/{self.stage['name']}/{name}"}
 
 

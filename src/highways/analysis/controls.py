@@ -40,7 +40,7 @@ def controls(config: Config, folder: Path) -> Table:
     return Table(
         "controls",
         "What the highways add: test accuracy (%) of HEP, PC and their controls",
-        pd.DataFrame.from_dict(rows, orient="index").rename_axis("Control"),
+        pd.DataFrame.from_dict(rows, orient="index").fillna("").rename_axis("Control"),
         pd.DataFrame(data),
         (
             spread_note(config),
