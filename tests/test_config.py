@@ -148,3 +148,12 @@ def test_the_images_of_a_data_set_are_counted_as_the_loader_splits_them():
     assert {name: images.validation for name, images in DATASETS.items()} == {
         name: source.validation for name, source in SOURCES.items()
     }
+
+
+def test_a_convention_that_does_not_concern_a_method_does_not_change_its_runs(paper):
+    other = changed(paper, conventions__highway_layers="all", conventions__state_gradient="sum")
+    for method, same in (("hep", False), ("pc", False), ("backprop", True)):
+        assert (cell_spec(paper, "mnist", 8, method, 0) == cell_spec(other, "mnist", 8, method, 0)) is same
+    other = changed(paper, conventions__highway_layers="all")
+    assert cell_spec(paper, "mnist", 8, "pc", 0) == cell_spec(other, "mnist", 8, "pc", 0)
+    assert cell_spec(paper, "mnist", 8, "hep", 0) != cell_spec(other, "mnist", 8, "hep", 0)

@@ -10,12 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from highways.methods import METHODS
-from highways.runs import CellKey, Config, Run, cell_runs
+from highways.runs import CellKey, Config, Run, cell_runs, idle
 from highways.spec import Conventions
-
-# What a method that has no highways, or no inference, does not depend on.
-_OF_HIGHWAYS = ("highway_layers", "sigma_v")
-_OF_INFERENCE = (*_OF_HIGHWAYS, "state_gradient", "initial_state")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +37,8 @@ class Reading:
 
         Where it is the configuration's own reading, at all its epochs, the runs are those of the paper's table.
         """
-        idle = () if METHODS[method].highway else _OF_HIGHWAYS if METHODS[method].inference else _OF_INFERENCE
-        given = {key: value for key, value in self.given.items() if key not in idle}
+        unused = idle(method) if METHODS[method].highway else (*idle(method), "sigma_v")
+        given = {key: value for key, value in self.given.items() if key not in unused}
         conventions = {key: value for key, value in given.items() if key != "sigma_v"}
         derived = {
             **self.base,

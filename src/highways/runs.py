@@ -77,6 +77,17 @@ def density_runs(config: Config) -> Iterator[Run]:
             yield _run(config, cell_spec(config, sweep["dataset"], sweep["depth"], "hep", seed, every=every))
 
 
+# Conventions that a method without highways, or without inference, does not depend on.
+_OF_HIGHWAYS = ("highway_layers",)
+_OF_INFERENCE = (*_OF_HIGHWAYS, "state_gradient", "initial_state")
+
+
+def idle(method: str) -> tuple[str, ...]:
+    """The conventions that do not concern a method; its specs leave them at their defaults."""
+    rule = METHODS[method]
+    return () if rule.highway else _OF_HIGHWAYS if rule.inference else _OF_INFERENCE
+
+
 def cell_spec(
     config: Config,
     dataset: str,
@@ -113,7 +124,7 @@ def cell_spec(
             "eps": training["weight_eps"],
             **exceptions,
         },
-        "conventions": dict(config["conventions"]),
+        "conventions": {key: value for key, value in config["conventions"].items() if key not in idle(method)},
         "epochs": training["epochs"],
         "batch_size": training["batch_size"],
         "seed": seed,
