@@ -36,6 +36,12 @@ def demand(name: str, cells: Iterable[Cell]) -> None:
         raise NothingRun(f"figure {name}: none of its runs has a usable record; run the target figure_{name}")
 
 
+def say_if_empty(axes: Axes) -> None:
+    """Say so where no run has been drawn; lines that stand for runs have a gid with a colon."""
+    if not any(":" in str(line.get_gid()) for line in axes.lines):
+        axes.annotate("no usable record", (0.5, 0.5), xycoords="axes fraction", ha="center", color=style.REFERENCE)
+
+
 def series(axes: Axes, method: str, cells: Mapping[float, Cell]) -> None:
     """Each seed as a point, mean and spread, and a cross at the bottom for every run that diverged."""
     colour = style.colour(method)

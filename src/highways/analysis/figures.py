@@ -124,10 +124,7 @@ def training(config: Config, folder: Path) -> Figure:
         axes.xaxis.set_major_locator(MaxNLocator(3, integer=True))
         for method in methods:
             drawing.curves(axes, method, epochs[epochs["path"].isin(cells[dataset, depth, method].records)])
-        if not axes.lines:
-            axes.annotate(
-                "no usable record", (0.5, 0.5), xycoords="axes fraction", ha="center", color=style.REFERENCE
-            )
+        drawing.say_if_empty(axes)
     for axes in panels[:: len(depths)]:
         axes.set_ylabel("Validation\naccuracy (%)")
     for axes in panels[-len(depths) :]:

@@ -36,6 +36,7 @@ def gradients(config: Config, folder: Path) -> Figure:
             for arm in drawn:
                 if arm.cell[:2] == place:
                     _cosines(axes, arm, folder, last=column == 1)
+            drawing.say_if_empty(axes)
         panels[2 * row].set_ylabel("Cosine to backprop")
     for axes in panels[-2:]:
         axes.set_xlabel("Matrix W_l: l")
@@ -82,6 +83,7 @@ def scales(config: Config, folder: Path) -> Figure:
         accuracy = "" if cell.mean is None else f": {cell.mean:.1f} %"
         axes.set_title(f"{_in_words(reading)}\nL = {keys[row][1]}{accuracy}", fontsize=7)
         _scales(axes, reading, keys[row], folder)
+        drawing.say_if_empty(axes)
         if column == 0:
             axes.set_ylabel("rms of z_l")
         if row == rows - 1:
