@@ -123,8 +123,12 @@ def test_the_configuration_of_the_paper_follows_it() -> None:
     assert config["strength_sweep"]["alphas"] == list(paper.alphas())
     sweep = config["density_sweep"]
     assert tuple(sweep["every"]) == paper.spacings(sweep["dataset"], sweep["depth"])
+    departs = {}
     for setting in paper.shared():
         value = config
         for key in setting.key.split("."):
             value = value[key]
-        assert value == setting.value, setting.key
+        if value != setting.value:
+            departs[setting.key] = (value, setting.value)
+    # The one printed number that the chosen reading departs from; docs/conventions.md has the evidence.
+    assert departs == {"highway.sigma_v": (0.01, 0.001)}
