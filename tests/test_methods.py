@@ -551,5 +551,5 @@ def test_dfa_with_the_jacobian_of_the_output_as_feedback_is_backprop() -> None:
 
 
 def test_dfa_needs_feedback_to_every_layer() -> None:
-    with pytest.raises(SpecError, match=r"highway.every: dfa needs"):
+    with pytest.raises(SpecError, match=r"every hidden layer: highway.every takes 1"):
         make_problem("dfa", highway={"every": 2}).rule()

@@ -105,6 +105,7 @@ def test_controls_change_what_their_arm_says_and_nothing_else(paper):
     assert len(swept) == len(rates.config["learning_rate_sweep"]["learning_rates"]) + 2
     dfa = by_path["controls/dfa/mnist/L016/dfa/alpha1.8_k1/seed2"]
     assert (dfa.inference, dfa.highway) == (None, hep.highway)
+    assert dfa.endpoints == tuple(range(1, 16))  # it has no other signal, whatever S is for HEP
 
 
 def test_a_control_can_have_its_own_place_epochs_and_schedule(paper):

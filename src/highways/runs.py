@@ -85,7 +85,9 @@ _OF_INFERENCE = (*_OF_HIGHWAYS, "state_gradient", "initial_state")
 def idle(method: str) -> tuple[str, ...]:
     """The conventions that do not concern a method; its specs leave them at their defaults."""
     rule = METHODS[method]
-    return () if rule.highway else _OF_HIGHWAYS if rule.inference else _OF_INFERENCE
+    if not rule.inference:
+        return _OF_INFERENCE  # dfa has feedback to every hidden layer
+    return () if rule.highway else _OF_HIGHWAYS
 
 
 def cell_spec(

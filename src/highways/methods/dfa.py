@@ -25,7 +25,8 @@ class Rule:
     def __init__(self, spec: RunSpec, parameters: Parameters, kernel: str) -> None:
         assert spec.highway is not None
         if len(spec.endpoints) != spec.network.depth - 1:
-            raise SpecError("highway.every: dfa needs feedback to every hidden layer; it takes 1")
+            remedy = "highway.every takes 1 and conventions.highway_layers all"
+            raise SpecError(f"dfa needs feedback to every hidden layer: {remedy}")
         v = feedback_matrices(spec, classes=parameters.w_out.shape[0])
         self.architecture = Architecture.of(spec)
         self.feedback = (-spec.highway.alpha * v.transpose(1, 2)).to(parameters.w_out.device)  # B_i^T, (L-1, C, N)
