@@ -15,6 +15,11 @@ class Published:
     mean: float
     std: float
 
+    @property
+    def text(self) -> str:
+        """As a table prints it."""
+        return f"{self.mean:.1f} ± {self.std:.1f}"
+
 
 @dataclass(frozen=True)
 class DepthSettings:

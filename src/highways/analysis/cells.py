@@ -4,12 +4,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 import pandas as pd
 
 from highways.analysis.frame import load
 from highways.analysis.selection import Selection, select_learning_rate
 from highways.runs import CellKey, Config, Run, cell_runs, density_runs, strength_runs
+
+CHANCE = 10.0  # percent: all data sets have ten classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +84,19 @@ class Cell:
         if self.sweep is None:
             return 0, 0
         return int(self.sweep["status"].isin(["ok", "diverged"]).sum()), len(self.sweep)
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """What the long form of a table says of the runs, by column."""
+        return {
+            "mean": self.mean,
+            "std": self.std,
+            "n": self.n,
+            "diverged": len(self.diverged),
+            "values": ";".join(f"{value:g}" for value in self.accuracies.values()),
+            "seeds": ";".join(str(seed) for seed in self.accuracies),
+            "learning_rate": None if self.selection is None else self.selection.learning_rate,
+        }
 
     @property
     def status(self) -> str:

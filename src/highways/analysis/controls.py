@@ -27,13 +27,7 @@ def controls(config: Config, folder: Path) -> Table:
                 "method": method,
                 "dataset": dataset,
                 "depth": depth,
-                "mean": cell.mean,
-                "std": cell.std,
-                "n": cell.n,
-                "diverged": len(cell.diverged),
-                "values": ";".join(f"{value:g}" for value in cell.accuracies.values()),
-                "seeds": ";".join(str(seed) for seed in cell.accuracies),
-                "learning_rate": None if cell.selection is None else cell.selection.learning_rate,
+                **cell.numbers,
                 "status": cell.status,
             }
         )

@@ -8,14 +8,13 @@ from typing import Any
 import pandas as pd
 
 from highways import paper
-from highways.analysis.cells import Cell, cells_at
+from highways.analysis.cells import CHANCE, Cell, cells_at
 from highways.analysis.notes import cell_label, plain
 from highways.analysis.rendering import Table
 from highways.methods import METHODS
 from highways.readings import Reading, readings, settings_of
 from highways.runs import CellKey, Config
 
-CHANCE = 10.0
 SMALLEST_SPREAD = 0.1  # the paper prints one decimal, and a spread of 0.0 once
 _NO_VALUE = "—"
 _HEADS = {
@@ -93,7 +92,7 @@ def _cells(reading: Reading, folder: Path) -> dict[CellKey, Cell]:
 
 def _published(reading: Reading) -> dict[str, str]:
     printed = {key: paper.accuracy(*key) for key in reading.cells}
-    return {cell_label(key): f"{p.mean:.1f} ± {p.std:.1f}" for key, p in printed.items() if p is not None}
+    return {cell_label(key): p.text for key, p in printed.items() if p is not None}
 
 
 def _fate(config: Config, reading: Reading, later: list[Reading]) -> str:

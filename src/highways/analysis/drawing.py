@@ -9,13 +9,12 @@ from matplotlib.lines import Line2D
 
 from highways import paper
 from highways.analysis import style
-from highways.analysis.cells import Cell
+from highways.analysis.cells import CHANCE, Cell
 from highways.analysis.notes import DATASET_TITLES, cell_label
 from highways.methods import METHODS
 from highways.record import RecordError
 from highways.runs import CellKey
 
-CHANCE = 10.0  # all data sets have ten classes
 PERCENT = (0, 103)  # room for the marker of a run near 100
 ACCURACY = "Test accuracy (%)"
 _SPREAD = "Small points: one per seed. Large markers and bars: mean ± sample std (ddof = 1)"

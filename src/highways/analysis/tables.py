@@ -78,18 +78,12 @@ def _not_asked_for(config: Config, cells: dict[Any, Cell]) -> Cell:
 
 
 def _published(printed: paper.Published | None) -> str:
-    return _NO_VALUE if printed is None else f"{printed.mean:.1f} ± {printed.std:.1f}"
+    return _NO_VALUE if printed is None else printed.text
 
 
 def _long(cell: Cell, printed: paper.Published | None) -> dict[str, Any]:
     return {
-        "mean": cell.mean,
-        "std": cell.std,
-        "n": cell.n,
-        "diverged": len(cell.diverged),
-        "values": ";".join(f"{value:g}" for value in cell.accuracies.values()),
-        "seeds": ";".join(str(seed) for seed in cell.accuracies),
-        "learning_rate": None if cell.selection is None else cell.selection.learning_rate,
+        **cell.numbers,
         "paper_mean": None if printed is None else printed.mean,
         "paper_std": None if printed is None else printed.std,
         "status": cell.status,
