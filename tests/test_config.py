@@ -7,14 +7,16 @@ import pytest
 import yaml
 
 from highways import config as configuration
+from highways import runs
 from highways.fields import SpecError
 from highways.runs import cell_spec, sweep_runs
 from mappings import changed
 
 
 def test_the_paper_asks_for_each_of_its_cells_once(paper):
-    runs = [run for run in configuration.all_runs(paper).values() if run.path.startswith("paper/")]
-    trained = Counter(run.spec.method for run in runs)
+    paper = changed(paper, strength_sweep__seeds=None, strength_sweep__epochs=None)
+    asked = [run for run in configuration.all_runs(paper).values() if run.path.startswith("paper/")]
+    trained = Counter(run.spec.method for run in asked)
     depths, datasets, seeds = 6, 2, 3
     table = depths * datasets * seeds
     assert trained["pc"] == table
@@ -22,8 +24,8 @@ def test_the_paper_asks_for_each_of_its_cells_once(paper):
     assert trained["hep"] == table + 10 * seeds + 5 * seeds
     # 6 rates on one seed, and the chosen rate on the two others.
     assert trained["backprop"] == depths * datasets * (6 + 2)
-    assert len({run.path for run in runs}) == len(runs)
-    fixed = [run.spec.hash for run in runs if run.selection is None]
+    assert len({run.path for run in asked}) == len(asked)
+    fixed = [run.spec.hash for run in asked if run.selection is None]
     assert len(set(fixed)) == len(fixed)
 
 
@@ -61,17 +63,27 @@ def test_two_runs_never_share_a_record(paper):
         configuration.validate(changed(paper, learning_rate_sweep=sweep))
 
 
+def test_a_sweep_of_another_length_shares_no_record_with_the_table(paper):
+    table, sweep = set(runs.table_runs(paper)), list(runs.strength_runs(paper))
+    paths = {run.path for run in table}
+    assert {run.spec.epochs for run in sweep} == {1}
+    assert {run.spec.seed for run in sweep} == {0}
+    assert not paths & {run.path for run in sweep}
+    full = changed(paper, strength_sweep__seeds=None, strength_sweep__epochs=None)
+    assert len(paths & {run.path for run in runs.strength_runs(full)}) == 3
+
+
 def test_strengths_that_differ_in_the_ninth_digit_have_different_records(paper):
     close = changed(paper, strength_sweep__alphas=[0.1, 0.100000001])
     before, after = set(configuration.all_runs(paper)), set(configuration.all_runs(close))
-    assert len(after - before) == 3
-    assert len(before - after) == 10 * 3
+    assert len(after - before) == 1
+    assert len(before - after) == 10
 
 
 def test_a_selection_is_decided_by_the_sweep_of_its_cell_alone(paper):
-    runs = sweep_runs(configuration.all_runs(paper).values(), "paper/mnist/L004/backprop")
-    assert [run.spec.learning.lr for run in runs] == paper["learning_rate_sweep"]["learning_rates"]
-    assert {(run.spec.dataset, run.spec.network.depth, run.spec.seed) for run in runs} == {("mnist", 4, 0)}
+    sweep = sweep_runs(configuration.all_runs(paper).values(), "paper/mnist/L004/backprop")
+    assert [run.spec.learning.lr for run in sweep] == paper["learning_rate_sweep"]["learning_rates"]
+    assert {(run.spec.dataset, run.spec.network.depth, run.spec.seed) for run in sweep} == {("mnist", 4, 0)}
 
 
 @pytest.mark.parametrize(

@@ -61,9 +61,21 @@ def sweep_runs(runs: Iterable[Run], selection: str) -> list[Run]:
     return [run for run in runs if run.selection is None and run.path.startswith(f"{selection}/")]
 
 
+def sweep_config(config: Config, name: str) -> Config:
+    """The configuration of a sweep's runs: its own seeds and epochs, or with null those of the table.
+
+    Runs of another length are not the table's, so they have a first folder of their own.
+    """
+    sweep = config[f"{name}_sweep"]
+    derived: dict[str, Any] = {**config, "seeds": sweep.get("seeds") or config["seeds"]}
+    if sweep.get("epochs") is not None:
+        derived |= {"training": {**config["training"], "epochs": sweep["epochs"]}, "experiment": name}
+    return derived
+
+
 def strength_runs(config: Config) -> Iterator[Run]:
     """The runs behind the figure of accuracy against the highway strength alpha."""
-    sweep = config["strength_sweep"]
+    sweep, config = config["strength_sweep"], sweep_config(config, "strength")
     for alpha in sweep["alphas"]:
         for seed in config["seeds"]:
             yield _run(config, cell_spec(config, sweep["dataset"], sweep["depth"], "hep", seed, alpha=alpha))
@@ -71,7 +83,7 @@ def strength_runs(config: Config) -> Iterator[Run]:
 
 def density_runs(config: Config) -> Iterator[Run]:
     """The runs behind the table of accuracy against the spacing k of the highways."""
-    sweep = config["density_sweep"]
+    sweep, config = config["density_sweep"], sweep_config(config, "density")
     for every in sweep["every"]:
         for seed in config["seeds"]:
             yield _run(config, cell_spec(config, sweep["dataset"], sweep["depth"], "hep", seed, every=every))

@@ -51,6 +51,16 @@ def test_strength_shows_every_seed_the_mean_and_the_papers_value(config, folder,
     assert "ddof = 1), n = 3 seeds" in small_print(figure)
 
 
+def test_a_sweep_of_fewer_epochs_says_so_and_reads_its_own_records(config, folder, record, strengths):
+    config["strength_sweep"] |= {"seeds": [0], "epochs": 1}
+    for run in strength_runs(config):
+        record(run, 0.5)
+    figure = FIGURES["strength"](config, folder)
+    assert points(artist(figure, "mean:hep")) == pytest.approx(np.array([(0.1, 50), (1.8, 50)]))
+    assert "1 epoch only" in figure.axes[0].get_title()
+    assert "n = 1 seeds" in small_print(figure)
+
+
 def test_the_bars_are_the_sample_std(config, folder, strengths):
     figure = FIGURES["strength"](config, folder)
     bars = [c for c in figure.axes[0].collections if len(c.get_segments()) == 2]

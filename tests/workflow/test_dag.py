@@ -171,7 +171,7 @@ def test_the_paper_s_plan_lists_every_run_once(project):
     [
         ("table_settings", 0),
         ("table_density", 6 * 3),
-        ("figure_strength", 11 * 3),
+        ("figure_strength", 11),
         ("table_depth", 168),
         ("table_controls", 37),
     ],

@@ -10,7 +10,7 @@ import pandas as pd
 
 from highways.analysis.frame import load
 from highways.analysis.selection import Selection, select_learning_rate
-from highways.runs import CellKey, Config, Run, cell_runs, density_runs, strength_runs
+from highways.runs import CellKey, Config, Run, cell_runs, density_runs, strength_runs, sweep_config
 
 CHANCE = 10.0  # percent: all data sets have ten classes
 
@@ -138,7 +138,7 @@ def cells_at(config: Config, folder: Path, keys: Iterable[CellKey]) -> dict[Cell
 def strength_cells(config: Config, folder: Path) -> dict[float, Cell]:
     """The cells of the strength sweep, by alpha."""
     frame = load(_by_path(strength_runs(config)), folder)
-    seeds = tuple(config["seeds"])
+    seeds = tuple(sweep_config(config, "strength")["seeds"])
     alphas = sorted(float(alpha) for alpha in config["strength_sweep"]["alphas"])
     return {alpha: Cell(seeds, frame[frame["alpha"] == alpha]) for alpha in alphas}
 
@@ -146,7 +146,7 @@ def strength_cells(config: Config, folder: Path) -> dict[float, Cell]:
 def density_cells(config: Config, folder: Path) -> dict[int, Cell]:
     """The cells of the density sweep, by the spacing k."""
     frame = load(_by_path(density_runs(config)), folder)
-    seeds = tuple(config["seeds"])
+    seeds = tuple(sweep_config(config, "density")["seeds"])
     return {k: Cell(seeds, frame[frame["every"] == k]) for k in sorted(config["density_sweep"]["every"])}
 
 

@@ -1,6 +1,7 @@
 """What the figures share: panels, series, reference values, legends and small print."""
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -33,6 +34,12 @@ def panels(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, 
 def demand(name: str, cells: Iterable[Cell]) -> None:
     if not any(cell.finished for cell in cells):
         raise NothingRun(f"figure {name}: none of its runs has a usable record; run the target figure_{name}")
+
+
+def length(sweep: Mapping[str, Any]) -> str:
+    """The epochs of a sweep, for its title, where they are not those of the table."""
+    epochs = sweep.get("epochs")
+    return "" if epochs is None else f", {epochs} epoch{'s' * (epochs > 1)} only"
 
 
 def say_if_empty(axes: Axes) -> None:

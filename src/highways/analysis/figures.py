@@ -28,7 +28,7 @@ def strength(config: Config, folder: Path) -> Figure:
         ylim=drawing.PERCENT,
         xlabel="Highway strength α",
         ylabel=drawing.ACCURACY,
-        title=f"{DATASET_TITLES[dataset]}, depth L = {depth}: highway strength",
+        title=f"{DATASET_TITLES[dataset]}, depth L = {depth}: highway strength{drawing.length(sweep)}",
     )
     drawing.chance(axes)
     axes.axvline(chosen, color=style.REFERENCE, linewidth=0.9, linestyle=":", gid="chosen")
@@ -64,7 +64,7 @@ def density(config: Config, folder: Path) -> Figure:
     axes.set(
         xlabel="A highway on every k-th hidden layer: k",
         ylabel=drawing.ACCURACY,
-        title=f"{DATASET_TITLES[dataset]}, depth L = {depth}: highway density",
+        title=f"{DATASET_TITLES[dataset]}, depth L = {depth}: highway density{drawing.length(sweep)}",
     )
     drawing.series(axes, "hep", {float(k): cell for k, cell in cells.items()})
     printed = {
