@@ -15,6 +15,7 @@ configfile: "config.yaml"
 include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
+include: "workflow/rules/propagation.smk"
 include: "workflow/rules/analysis.smk"
 
 

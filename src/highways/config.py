@@ -6,6 +6,7 @@ from typing import Any
 from highways.controls import control_runs
 from highways.fields import SpecError
 from highways.methods import METHODS
+from highways.propagation.plan import all_propagations
 from highways.readings import reading_runs
 from highways.runs import Config, Run, density_runs, strength_runs, table_runs
 
@@ -25,7 +26,7 @@ def load(path: str | Path) -> dict[str, Any]:
 
 
 def validate(document: Any) -> dict[str, Any]:
-    """Check the keys and types of a configuration, then every run that it asks for; returns it unchanged."""
+    """Check the keys and types of a configuration, then all it asks for; returns it unchanged."""
     from highways.schema import first_problem
 
     problem = first_problem("config", document)
@@ -34,6 +35,7 @@ def validate(document: Any) -> dict[str, Any]:
     config: dict[str, Any] = document
     _check_names(config)
     all_runs(config)
+    all_propagations(config)
     return config
 
 

@@ -126,6 +126,11 @@ def images() -> dict[str, int]:
     return dict(_document()["data"]["images"])
 
 
+def error_depth() -> int:
+    """The depth of the network of that table."""
+    return int(_document()["propagation"]["depth"])
+
+
 def error_layers() -> tuple[int, ...]:
     """The layers of the table of error norms after relaxation."""
     return tuple(row["layer"] for row in _document()["propagation"]["rows"])

@@ -183,8 +183,8 @@ class RunSpec:
         """What tells the runs of one method, data set and depth apart, besides the seed."""
         if self.highway is not None:
             control = ("" if self.highway.chain else "_nochain") + ("_redraw" if self.highway.redraw else "")
-            return f"alpha{_digits(self.highway.alpha)}_k{self.highway.every}{control}"
-        return f"lr{_digits(self.learning.lr)}"
+            return f"alpha{digits(self.highway.alpha)}_k{self.highway.every}{control}"
+        return f"lr{digits(self.learning.lr)}"
 
     @property
     def path(self) -> str:
@@ -192,6 +192,6 @@ class RunSpec:
         return f"{self.dataset}/L{self.network.depth:03d}/{self.method}/{self.variant}/seed{self.seed}"
 
 
-def _digits(value: float) -> str:
+def digits(value: float) -> str:
     """The shortest text that is exactly this number."""
     return repr(value).removesuffix(".0")

@@ -1,34 +1,35 @@
 # The tables and figures, from the records: one rule per artefact, named table_depth, figure_depth and so on.
 
 
-for kind, makers in ARTEFACTS.items():
-    for artefact, make_runs in makers.items():
+for kind, artefact in ALL_ARTEFACTS:
 
-        rule:
-            name:
-                f"{kind}_{artefact}"
-            input:
-                records(make_runs(config)),
-            output:
-                multiext(f"<results>/{kind}s/{artefact}", *ENDINGS[kind]),
-            log:
-                f"<results>/logs/{kind}s/{artefact}.log",
-            conda:
-                "../../environment.yml"
-            resources:
-                mem_mb=1000,
-                runtime=10,
-            params:
-                kind=kind,
-                name=artefact,
-                config=CONFIG,
-                runs=runs_folder,
-                folder=lambda w, output: Path(output[0]).parent,
-            message:
-                f"{kind}: {artefact}"
-            shell:
-                "highways {params.kind} {params.name} --config {params.config:q} --runs {params.runs:q}"
-                " --out {params.folder:q} 2> {log:q}"
+    rule:
+        name:
+            f"{kind}_{artefact}"
+        input:
+            sources(kind, artefact),
+        output:
+            multiext(f"<results>/{kind}s/{artefact}", *ENDINGS[kind]),
+        log:
+            f"<results>/logs/{kind}s/{artefact}.log",
+        conda:
+            "../../environment.yml"
+        resources:
+            mem_mb=1000,
+            runtime=10,
+        params:
+            kind=kind,
+            name=artefact,
+            config=CONFIG,
+            runs=runs_folder,
+            traces=TRACES_FOLDER,
+            folder=lambda w, output: Path(output[0]).parent,
+        message:
+            f"{kind}: {artefact}"
+        shell:
+            "highways {params.kind} {params.name} --config {params.config:q} --runs {params.runs:q}"
+            " --traces {params.traces:q}"
+            " --out {params.folder:q} 2> {log:q}"
 
 
 rule conventions:

@@ -15,6 +15,7 @@ from snakemake.io import IOFile
 from highways import config as configuration
 from highways import controls, cost, provenance, readings, runs
 from highways.errors import UserError
+from highways.propagation import plan as propagation
 
 # Jobs call the package of this checkout with the interpreter that runs Snakemake, or with that of the conda
 # environment where one is asked for. The prefix is not part of what Snakemake compares, so another interpreter re-runs nothing.
@@ -33,6 +34,11 @@ except UserError as error:
 
 RESULTS = config.get("pathvars", {}).get("results", "results")
 RUNS_FOLDER = f"{RESULTS}/runs"
+TRACES_FOLDER = f"{RESULTS}/propagation"
+PROPAGATIONS = propagation.all_propagations(config)
+TRAINED = propagation.trained_runs(config)
+SNAPSHOT_OF = {run.spec: run.path for run in TRAINED}
+PROPAGATION_CODE = provenance.propagation_code()
 # The analysis takes seconds and is made anew with any change of the configuration; a training run has only its spec.
 CONFIG = json.dumps(config, sort_keys=True)
 
@@ -43,6 +49,10 @@ def runs_folder(wildcards):
 
 def record(run):
     return f"{RUNS_FOLDER}/{run.path}.json"
+
+
+def traces(wanted):
+    return [f"{TRACES_FOLDER}/{one.path}.npz" for one in wanted]
 
 
 def records(wanted):
@@ -128,13 +138,27 @@ ARTEFACTS = {
         "scales": readings.finalist_runs,
     },
 }
+# The same for signal propagation, with the traces behind each.
+TRACE_ARTEFACTS = {"table": propagation.TABLES, "figure": propagation.FIGURES}
 ENDINGS = {"table": (".csv", ".md", ".html", ".tex"), "figure": (".png", ".pdf")}
+
+
+def sources(kind, name):
+    if name in ARTEFACTS[kind]:
+        return records(ARTEFACTS[kind][name](config))
+    return traces(TRACE_ARTEFACTS[kind][name](config))
+
+
+ALL_ARTEFACTS = [
+    (kind, name)
+    for kind in ENDINGS
+    for name in (*ARTEFACTS[kind], *TRACE_ARTEFACTS[kind])
+]
 
 
 def artefacts():
     return [
         f"{RESULTS}/{kind}s/{name}{ending}"
-        for kind, makers in ARTEFACTS.items()
-        for name in makers
+        for kind, name in ALL_ARTEFACTS
         for ending in ENDINGS[kind]
     ]

@@ -1,14 +1,16 @@
 """What the command line does with records: tables, figures and selections of a learning rate."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from highways import record
 from highways.analysis import rendering, style
 from highways.analysis.figures import FIGURES
 from highways.analysis.frame import load
+from highways.analysis.propagation import TRACE_FIGURES, TRACE_TABLES
 from highways.analysis.selection import Selection, SelectionError, select_learning_rate
 from highways.analysis.tables import TABLES
 from highways.fields import SpecError
@@ -16,21 +18,36 @@ from highways.files import write_text
 from highways.runs import Config, Run
 from highways.spec import RunSpec
 
+T = TypeVar("T")
+Makers = Mapping[str, Callable[[Config, Path], T]]
 
-def table(name: str, config: Config, runs_folder: Path, out_folder: Path) -> None:
+
+@dataclass(frozen=True)
+class Sources:
+    """Where the records and the traces are."""
+
+    runs: Path
+    traces: Path
+
+
+def table(name: str, config: Config, sources: Sources, out_folder: Path) -> None:
     """Write the table of that name as CSV, Markdown, HTML and LaTeX."""
-    if name not in TABLES:
-        raise SpecError(f"table: {name!r} does not exist; it takes {', '.join(TABLES)}")
-    rendering.write(TABLES[name](config, runs_folder), out_folder)
+    rendering.write(_made("table", name, config, sources, TABLES, TRACE_TABLES), out_folder)
 
 
-def figure(name: str, config: Config, runs_folder: Path, out_folder: Path) -> None:
+def figure(name: str, config: Config, sources: Sources, out_folder: Path) -> None:
     """Write the figure of that name as PNG and PDF; NothingRun where it would be empty."""
-    if name not in FIGURES:
-        raise SpecError(f"figure: {name!r} does not exist; it takes {', '.join(FIGURES)}")
     with style.journal():
-        drawn = FIGURES[name](config, runs_folder)
+        drawn = _made("figure", name, config, sources, FIGURES, TRACE_FIGURES)
     style.write(drawn, out_folder, name)
+
+
+def _made(kind: str, name: str, config: Config, sources: Sources, of_runs: Makers[T], of_traces: Makers[T]) -> T:
+    if name in of_runs:
+        return of_runs[name](config, sources.runs)
+    if name in of_traces:
+        return of_traces[name](config, sources.traces)
+    raise SpecError(f"{kind}: {name!r} does not exist; it takes {', '.join([*of_runs, *of_traces])}")
 
 
 def select(records: Sequence[Path], out_file: Path) -> None:

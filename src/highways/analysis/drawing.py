@@ -160,8 +160,18 @@ def spread(cells: Iterable[Cell]) -> str:
 
 
 def counts(cells: Iterable[Cell]) -> str:
-    counts = sorted({cell.finished for cell in cells if cell.finished})
-    return " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
+    return between(cell.finished for cell in cells if cell.finished)
+
+
+def between(numbers: Iterable[int]) -> str:
+    """The smallest and the largest: 1 to 3, or 3."""
+    found = sorted(numbers)
+    return " to ".join(str(number) for number in dict.fromkeys((found[0], found[-1])))
+
+
+def handle(colour: Any, label: str, **how: Any) -> Line2D:
+    """An entry of a legend."""
+    return Line2D([], [], color=colour, label=label, **how)
 
 
 def absent(cells: Mapping[str, Cell]) -> list[str]:

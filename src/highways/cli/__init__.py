@@ -8,6 +8,7 @@ from highways.cli.analysis import add_analysis
 from highways.cli.build import add_build
 from highways.cli.data import add_data
 from highways.cli.plan import add_cost, add_status
+from highways.cli.propagate import add_propagate, add_snapshots
 from highways.cli.train import add_profile, add_train
 from highways.errors import UserError
 
@@ -51,6 +52,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     add_train(commands)
     add_profile(commands)
+    add_propagate(commands)
+    add_snapshots(commands)
     add_data(commands)
     add_build(commands)
     add_status(commands)

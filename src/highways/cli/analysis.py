@@ -20,6 +20,13 @@ def add_analysis(commands: Any) -> None:
         parser.add_argument("name", help="see the README; a wrong name lists the right ones")
         add_config(parser)
         add_runs(parser)
+        parser.add_argument(
+            "--traces",
+            type=Path,
+            default=Path("results/propagation"),
+            metavar="FOLDER",
+            help="folder of the traces of `propagate` (default: %(default)s)",
+        )
         parser.add_argument("--out", type=Path, default=Path(f"results/{folder}"), metavar="FOLDER")
     select = command(
         commands,
@@ -34,14 +41,16 @@ def add_analysis(commands: Any) -> None:
 def _table(options: argparse.Namespace) -> int:
     from highways.analysis import commands
 
-    commands.table(options.name, read_config(options), options.runs, options.out)
+    commands.table(options.name, read_config(options), commands.Sources(options.runs, options.traces), options.out)
     return 0
 
 
 def _figure(options: argparse.Namespace) -> int:
     from highways.analysis import commands
 
-    commands.figure(options.name, read_config(options), options.runs, options.out)
+    commands.figure(
+        options.name, read_config(options), commands.Sources(options.runs, options.traces), options.out
+    )
     return 0
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from highways.config import load, validate
 from highways.fields import SpecError
 from highways.runs import Config
+from highways.spec import RunSpec
 
 
 def command(commands: Any, name: str, function: Any, summary: str, details: str = "") -> argparse.ArgumentParser:
@@ -45,6 +46,14 @@ def read_config(options: argparse.Namespace) -> Config:
     if text.lstrip().startswith("{"):
         return validate(parse_json(text, "--config"))
     return load(text)
+
+
+def read_spec(text: str) -> RunSpec:
+    """A spec from JSON text, or from a file that holds one, or from a record."""
+    if not text.lstrip().startswith("{"):
+        text = Path(text).read_text()
+    document = parse_json(text, "--spec")
+    return RunSpec.from_dict(document.get("spec", document) if isinstance(document, dict) else document)
 
 
 def parse_json(text: str, where: str) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from highways import record
-from highways.cli.shared import add_config, command, parse_json, read_config
+from highways.cli.shared import add_config, command, parse_json, read_config, read_spec
 from highways.fields import SpecError
 from highways.methods import METHODS
 from highways.runs import cell_spec
@@ -138,11 +138,7 @@ def _spec(options: argparse.Namespace) -> RunSpec:
         for name in ("dataset", "depth", "method"):
             if getattr(options, name) is not None:
                 raise SpecError(f"--{name}: not with --spec, which says it already; change it with --set")
-        text = options.spec
-        if not text.lstrip().startswith("{"):
-            text = Path(text).read_text()
-        document = parse_json(text, "--spec")
-        return RunSpec.from_dict(document.get("spec", document) if isinstance(document, dict) else document)
+        return read_spec(options.spec)
     missing = [name for name in ("dataset", "depth", "method") if getattr(options, name) is None]
     if missing:
         raise SpecError(f"nothing to train: give --spec, or {', '.join('--' + name for name in missing)}")

@@ -1,0 +1,403 @@
+"""The figures and tables of signal propagation, from the traces of `highways propagate`."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pandas as pd
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from highways import paper
+from highways.analysis import drawing, style
+from highways.analysis.rendering import Table
+from highways.methods import METHODS
+from highways.propagation import plan
+from highways.propagation.plan import PANELS, ROWS
+from highways.propagation.spec import NETWORKS, Propagation
+from highways.propagation.trace import Trace, read
+from highways.runs import Config
+
+K = TypeVar("K")
+Array = NDArray[np.float64]
+_FLOOR, _CEILING = 1e-17, 1.0
+_COLOURS = colormaps["magma"].with_extremes(under="#202020", bad="#B8B8B8")
+_LAYER = "Layer ℓ (0: first hidden, {}: output)"
+NOT_RUN = "not run"
+
+
+def traces(wanted: Iterable[Propagation], folder: Path) -> list[Trace]:
+    """Those that have been made."""
+    found = (read(folder / f"{one.path}.npz", one) for one in wanted)
+    return [trace for trace in found if trace is not None]
+
+
+def _found(wanted: Mapping[K, Sequence[Propagation]], folder: Path) -> dict[K, list[Trace]]:
+    return {key: traces(seeds, folder) for key, seeds in wanted.items()}
+
+
+def mean_errors(found: Sequence[Trace]) -> Array:
+    """Rms error over steps and layers, (n, L), a mean over the seeds."""
+    mean: Array = np.mean([trace.errors for trace in found], axis=0)
+    return mean
+
+
+def _demand(name: str, found: Iterable[Sequence[Trace]]) -> None:
+    if not any(found):
+        raise drawing.NothingRun(f"figure {name}: none of its traces is there; run the target figure_{name}")
+
+
+def _about(config: Config, *more: str) -> list[str]:
+    block = config["propagation"]
+    hep = plan.untrained(config, "paper", "hep", block["depth"], 0, plan.optimizers(config)["gd"].inference).run
+    assert hep.highway is not None
+    return [
+        f"Depth {block['depth']}, untrained, one image of {block['dataset']}, step size {block['step_size']:g}; "
+        f"double precision. HEP: α = {hep.highway.alpha:g}, σ_v = {hep.highway.sigma_v:g}.",
+        f"Rows: {'; '.join(f'{row}: {NETWORKS[row]}' for row in ROWS)}. The network of μPC is its own: "
+        f"{NETWORKS['mupc'].partition(': ')[2]}.",
+        *more,
+    ]
+
+
+def maps(name: str, optimizer: str) -> Callable[[Config, Path], Figure]:
+    """A figure of the error over layers and steps: a row per network, a column per model."""
+
+    def figure(config: Config, folder: Path) -> Figure:
+        chosen = plan.optimizers(config)[optimizer]
+        found = _found(plan.panels(config, optimizer), folder)
+        _demand(name, found.values())
+        drawn, panels = drawing.panels(len(ROWS), len(PANELS), (7.2, 4.6))
+        for letter, axes, ((row, column), seeds) in zip("abcabc", panels, found.items(), strict=True):
+            title = f"({letter}) {PANELS[column]}, {row}"
+            _map(axes, title, seeds, config["propagation"]["steps"])
+        _label_map(drawn, panels, len(PANELS), config["propagation"]["depth"])
+        n = drawing.between(len(seeds) for seeds in found.values() if seeds)
+        notes = _about(
+            config, f"Optimizer of the states: {chosen.title}. Mean of the rms error over {n} seeds. {_GREY}"
+        )
+        style.finish(drawn, notes)
+        return drawn
+
+    return figure
+
+
+_GREY = f"Light grey: the error is exactly 0. Dark grey: below {_FLOOR:g}."
+
+
+def _map(axes: Axes, title: str, seeds: Sequence[Trace], steps: int) -> None:
+    axes.set(title=title, xscale="log", xlim=(1, steps + 1))
+    if not seeds:
+        axes.annotate(NOT_RUN, (0.5, 0.5), xycoords="axes fraction", ha="center", color=style.REFERENCE)
+        return
+    times, errors = seeds[0].steps, mean_errors(seeds)
+    edges = np.append(times[1:], steps + 1)  # the colour of a step lasts until the next one that is kept
+    layers = np.arange(errors.shape[1] + 1) - 0.5
+    values = np.where(errors[1:] == 0, np.nan, errors[1:]).T
+    if len(edges) == values.shape[1]:
+        edges = np.append(edges, steps + 1) if edges[-1] <= steps else np.append(edges[:-1], [steps, steps + 1])
+    axes.pcolormesh(
+        edges, layers, values, norm=LogNorm(_FLOOR, _CEILING), cmap=_COLOURS, rasterized=True, gid="map"
+    )
+    axes.grid(visible=False)
+
+
+def _label_map(figure: Figure, panels: Sequence[Axes], columns: int, depth: int) -> None:
+    for axes in panels[::columns]:
+        axes.set_ylabel(_LAYER.format(depth - 1))
+    for axes in panels[-columns:]:
+        axes.set_xlabel("Step")
+    bar = ScalarMappable(LogNorm(_FLOOR, _CEILING), _COLOURS)
+    figure.colorbar(bar, ax=list(panels), label="rms error", extend="min", shrink=0.7)
+
+
+def convergence(name: str, optimizer: str) -> Callable[[Config, Path], Figure]:
+    """A figure of the energy of some layers over the steps."""
+
+    def figure(config: Config, folder: Path) -> Figure:
+        chosen = plan.optimizers(config)[optimizer]
+        block = config["propagation"]
+        found = _found(plan.panels(config, optimizer), folder)
+        _demand(name, found.values())
+        drawn, panels = drawing.panels(len(ROWS), len(PANELS), (7.2, 4.8))
+        layers = sorted(block["layers"])
+        width = config["network"]["width"]
+        for axes, ((row, column), seeds) in zip(panels, found.items(), strict=True):
+            axes.set(title=f"{PANELS[column]}, {row}", xscale="log", yscale="log", ylim=(1e-34, 1e2))
+            for position, layer in enumerate(layers):
+                units = 10 if layer == block["depth"] - 1 else width
+                for trace in seeds:
+                    energy = 0.5 * units * trace.errors[1:, layer] ** 2
+                    shade = colormaps["viridis"](position / max(1, len(layers) - 1))
+                    axes.plot(
+                        trace.steps[1:],
+                        np.where(energy > 0, energy, np.nan),
+                        color=shade,
+                        linewidth=0.8,
+                        gid=f"layer:{layer}",
+                    )
+            drawing.say_if_empty(axes)
+        for axes in panels[:: len(PANELS)]:
+            axes.set_ylabel("Energy of the layer, ½‖ε‖²")
+        for axes in panels[-len(PANELS) :]:
+            axes.set_xlabel("Step")
+        handles = [
+            drawing.handle(colormaps["viridis"](i / max(1, len(layers) - 1)), f"ℓ = {layer}")
+            for i, layer in enumerate(layers)
+        ]
+        drawn.legend(handles=handles, loc="outside right upper")
+        style.finish(
+            drawn,
+            _about(
+                config,
+                f"Optimizer of the states: {chosen.title}. "
+                "One line per seed and layer; a layer without energy has no line.",
+            ),
+        )
+        return drawn
+
+    return figure
+
+
+def transient(config: Config, folder: Path) -> Figure:
+    """The first signal that reaches a layer under gradient descent, beside λ^(L-i) times the backprop error."""
+    found = _found(plan.arrivals(config), folder)
+    _demand("transient", found.values())
+    drawn, panels = drawing.panels(1, len(found), (7.2, 2.9))
+    size = config["propagation"]["step_size"]
+    for axes, (network, seeds) in zip(panels, found.items(), strict=True):
+        title = PANELS["mupc"] if network == "mupc" else f"{PANELS['pc']}, {network}"
+        axes.set(title=title, yscale="log", xlabel="Layer ℓ")
+        for trace in seeds:
+            measured, law = arrival(trace), size ** np.arange(trace.errors.shape[1])[::-1] * trace.backprop
+            axes.plot(measured, ".", color=style.colour("pc"), markersize=3, gid="seed:measured")
+            axes.plot(law, color="black", linewidth=0.7, gid="seed:law")
+            axes.plot(trace.backprop, color=style.colour("backprop"), linewidth=0.7, gid="seed:backprop")
+        drawing.say_if_empty(axes)
+    panels[0].set_ylabel("rms")
+    handles = [
+        drawing.handle(style.colour("pc"), "first error of the layer, measured", marker=".", linestyle=""),
+        drawing.handle("black", "λ^(L-i) × backprop error"),
+        drawing.handle(style.colour("backprop"), "backprop error"),
+    ]
+    drawn.legend(handles=handles, loc="outside upper center", ncols=3)
+    style.finish(drawn, [f"Gradient descent with λ = {size:g}; untrained, one image. Lines: one per seed."])
+    return drawn
+
+
+def arrival(trace: Trace) -> Array:
+    """The error of each layer 1..L when the signal reaches it: layer i after L - i steps."""
+    depth = trace.errors.shape[1]
+    reached = {int(step): row for row, step in enumerate(trace.steps)}
+    steps = [depth - layer for layer in range(1, depth + 1)]
+    return np.array([trace.errors[reached[t], depth - 1 - t] if t in reached else np.nan for t in steps])
+
+
+def steady(config: Config, folder: Path) -> Figure:
+    """The errors after the last step beside those at rest: the product of Jacobians, with HEP's highways."""
+    found = _found(plan.settled(config), folder)
+    _demand("steady", found.values())
+    drawn, panels = drawing.panels(4, len(PANELS), (7.2, 7.0))
+    for axes, ((optimizer, row, column), seeds) in zip(panels, found.items(), strict=True):
+        axes.set(
+            title=f"{PANELS[column]}, {row}, {plan.optimizers(config)[optimizer].title}",
+            yscale="log",
+            ylim=(1e-26, 10),
+        )
+        axes.title.set_fontsize(7)
+        for trace in seeds:
+            axes.plot(
+                np.where(trace.errors[-1] > 0, trace.errors[-1], np.nan),
+                color=style.colour("hep"),
+                linewidth=0.9,
+                gid="seed:measured",
+            )
+            axes.plot(trace.steady, color="black", linewidth=0.7, linestyle="--", gid="seed:steady")
+        drawing.say_if_empty(axes)
+    for axes in panels[:: len(PANELS)]:
+        axes.set_ylabel("rms error")
+    for axes in panels[-len(PANELS) :]:
+        axes.set_xlabel("Layer ℓ")
+    handles = [
+        drawing.handle(style.colour("hep"), "after the last step"),
+        drawing.handle("black", "at rest: e_i = J_i^T e_{i+1} - αV_i ε_L", linestyle="--"),
+    ]
+    drawn.legend(handles=handles, loc="outside upper center", ncols=2)
+    style.finish(
+        drawn,
+        _about(
+            config,
+            "Where both lines agree the states have settled. Jacobians at the states of the last step. "
+            "One line per seed.",
+        ),
+    )
+    return drawn
+
+
+def during_training(config: Config, folder: Path) -> Figure:
+    """The maps at some epochs of training: a row per method."""
+    during = config["propagation"]["during_training"]
+    found = _found(plan.training_moments(config), folder)
+    _demand("propagation_training", found.values())
+    columns = len(during["epochs"])
+    drawn, panels = drawing.panels(len(during["methods"]), columns, (1.7 * columns + 1.0, 4.4))
+    for axes, ((method, epoch), seeds) in zip(panels, found.items(), strict=True):
+        _map(axes, f"{METHODS[method].title}, epoch {epoch}", seeds, config["propagation"]["steps"])
+    _label_map(drawn, panels, columns, during["depth"])
+    style.finish(
+        drawn,
+        [
+            f"Depth {during['depth']}, the network that is trained, seed {during['seed']}; "
+            f"gradient descent, step size {config['propagation']['step_size']:g}, one image. {_GREY}"
+        ],
+    )
+    return drawn
+
+
+def rules(config: Config, folder: Path) -> Figure:
+    """The maps of all learning rules on the network that is trained."""
+    found = _found(plan.rules(config), folder)
+    _demand("propagation_rules", found.values())
+    drawn, panels = drawing.panels(1, len(found), (1.7 * len(found) + 1.0, 2.9))
+    for axes, (method, seeds) in zip(panels, found.items(), strict=True):
+        sweep = "" if METHODS[method].inference else "\n(one sweep)"
+        _map(axes, f"{METHODS[method].title}{sweep}", seeds, config["propagation"]["steps"])
+    _label_map(drawn, panels, len(found), config["propagation"]["depth"])
+    style.finish(
+        drawn,
+        [
+            f"The error that each layer would learn from, untrained; relaxation by gradient descent. "
+            f"A rule that has none has its errors at once. {_GREY}"
+        ],
+    )
+    return drawn
+
+
+def floor(config: Config, folder: Path) -> Figure:
+    """Vanilla PC under gradient descent in several arithmetics: what of the floor is rounding."""
+    found = _found(plan.arithmetics(config), folder)
+    _demand("floor", found.values())
+    drawn, panels = drawing.panels(1, len(ROWS), (6.4, 2.9))
+    shades = dict(zip(plan.ARITHMETICS, ("#E69F00", "#0072B2", "black"), strict=True))
+    for axes, row in zip(panels, ROWS, strict=True):
+        axes.set(title=f"vanilla PC, {row}", yscale="log", xlabel="Layer ℓ")
+        for name, shade in shades.items():
+            for trace in found[row, name]:
+                last = trace.errors[-1]
+                axes.plot(np.where(last > 0, last, np.nan), color=shade, linewidth=0.9, gid=f"seed:{name}")
+        drawing.say_if_empty(axes)
+    panels[0].set_ylabel("rms error after the last step")
+    drawn.legend(
+        handles=[drawing.handle(shade, name) for name, shade in shades.items()],
+        loc="outside upper center",
+        ncols=3,
+    )
+    style.finish(
+        drawn,
+        [
+            "Gradient descent. No floor: the states are kept as deviations from the sweep, so that differences are never "
+            "rounded away. Where a line ends the errors are exactly 0."
+        ],
+    )
+    return drawn
+
+
+def optimizer_table(config: Config, folder: Path) -> Table:
+    """The paper's table of the error of some layers after relaxation, in both networks."""
+    titles = {name: chosen.title for name, chosen in plan.optimizers(config).items()}
+    columns = {f"{titles[name]}, {row}": seeds for (row, name), seeds in plan.optimizer_columns(config).items()}
+    published = {title: name for name, title in titles.items()}
+    return _layer_table(
+        "optimizer",
+        "Error of layer ℓ of untrained vanilla PC after relaxation, by optimizer of the states",
+        config,
+        folder,
+        columns,
+        published,
+    )
+
+
+def step_table(config: Config, folder: Path) -> Table:
+    """The two Adam columns at other step sizes, in the plain network."""
+    columns = {f"ε = {eps:g}, step {size:g}": seeds for (eps, size), seeds in plan.step_sizes(config).items()}
+    published = {"ε = 1e-8": "adam_1e-8", "ε = 1e-2": "adam_1e-2"}
+    return _layer_table(
+        "adam_steps",
+        "The Adam columns at other step sizes: vanilla PC, plain network",
+        config,
+        folder,
+        columns,
+        published,
+    )
+
+
+def _layer_table(
+    name: str,
+    caption: str,
+    config: Config,
+    folder: Path,
+    columns: Mapping[str, Sequence[Propagation]],
+    published: Mapping[str, str],
+) -> Table:
+    """Ours by column, the geometric mean over seeds and their range, then the paper's columns."""
+    block = config["propagation"]
+    found = _found(columns, folder)
+    layers = [layer for layer in paper.error_layers() if layer < block["depth"]] or sorted(
+        block["layers"], reverse=True
+    )
+    comparable = block["depth"] == paper.error_depth()
+    rows, data = [], []
+    for layer in layers:
+        row = {"ℓ": str(layer)}
+        for title, seeds in found.items():
+            values = [float(trace.errors[-1, layer]) for trace in seeds]
+            row[title] = _spread(values)
+            data.append(
+                {
+                    "layer": layer,
+                    "column": title,
+                    "values": ";".join(f"{value:.6g}" for value in values),
+                    "n": len(values),
+                }
+            )
+        for title, key in published.items() if comparable else ():
+            printed = paper.layer_error(layer, key)
+            row[f"{title} (paper)"] = f"{'<' if printed.upper_bound else ''}{printed.value:.1e}"
+            data.append({"layer": layer, "column": f"{title} (paper)", "values": f"{printed.value:g}", "n": 1})
+        rows.append(row)
+    notes = _about(
+        config,
+        f"{block['steps']} steps. Rms over the units of the layer: geometric mean over the seeds "
+        "(smallest to largest). "
+        "Layer 0 is the first hidden layer and 63 the output, the only indexing under which the paper's "
+        "numbers come out.",
+    )
+    return Table(name, caption, pd.DataFrame(rows).set_index("ℓ"), pd.DataFrame(data), tuple(notes))
+
+
+def _spread(values: Sequence[float]) -> str:
+    if not values:
+        return NOT_RUN
+    if min(values) == 0:
+        return "0" if max(values) == 0 else f"0 to {max(values):.1e}"
+    middle = float(np.exp(np.mean(np.log(values))))
+    return f"{middle:.1e} ({min(values):.1e} to {max(values):.1e})" if len(values) > 1 else f"{middle:.1e}"
+
+
+TRACE_FIGURES: dict[str, Callable[[Config, Path], Figure]] = {
+    "propagation": maps("propagation", "gd"),
+    "propagation_adam": maps("propagation_adam", "adam_1e-2"),
+    "convergence": convergence("convergence", "gd"),
+    "convergence_adam": convergence("convergence_adam", "adam_1e-2"),
+    "transient": transient,
+    "steady": steady,
+    "propagation_training": during_training,
+    "propagation_rules": rules,
+    "floor": floor,
+}
+TRACE_TABLES: dict[str, Callable[[Config, Path], Table]] = {"optimizer": optimizer_table, "adam_steps": step_table}

@@ -1,0 +1,133 @@
+"""`highways propagate` and `highways snapshots`: how far the output error travels, before and during training."""
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from highways.cli.shared import add_config, command, parse_json, read_config, read_spec
+from highways.fields import SpecError
+from highways.methods import METHODS
+from highways.propagation.plan import untrained
+from highways.propagation.spec import NETWORKS, Propagation
+from highways.spec import Inference
+
+
+def add_propagate(commands: Any) -> None:
+    parser = command(
+        commands,
+        "propagate",
+        _propagate,
+        "relax one image for long and trace the error of every layer",
+        "Prints the error of some layers, and leaves a trace that the figures are made from.\n\n"
+        "  highways propagate --network plain --method pc\n"
+        "  highways propagate --method hep --optimizer adam --eps 1e-2 --step-size 0.1\n\n"
+        "networks:\n" + "\n".join(f"  {name:<8}{text}" for name, text in NETWORKS.items()),
+    )
+    what = parser.add_argument_group("what to relax, or a whole specification")
+    add_config(what)
+    what.add_argument("--network", choices=tuple(NETWORKS), default="paper", help="default: %(default)s")
+    what.add_argument("--method", choices=tuple(METHODS), default="pc", help="default: %(default)s")
+    what.add_argument(
+        "--depth", type=int, metavar="L", help="weight matrices (default: that of the configuration)"
+    )
+    what.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    what.add_argument("--optimizer", choices=("euler", "adam"), default="euler", help="default: %(default)s")
+    what.add_argument("--step-size", type=float, help="default: that of the configuration")
+    what.add_argument("--steps", type=int, help="default: that of the configuration")
+    what.add_argument("--eps", type=float, default=1e-8, help="of Adam (default: %(default)s)")
+    what.add_argument("--dtype", choices=("float64", "float32"), default="float64", help="default: %(default)s")
+    what.add_argument(
+        "--form",
+        choices=("plain", "deviations"),
+        default="plain",
+        help="deviations: no floor at the rounding of the states (default: %(default)s)",
+    )
+    what.add_argument("--spec", metavar="JSON", help="a specification as JSON text, as the workflow gives it")
+    how = parser.add_argument_group("how")
+    how.add_argument("--weights", type=Path, metavar="FOLDER", help="of the snapshots of a trained network")
+    how.add_argument("--data-dir", metavar="FOLDER", help="where the data lie (default: see `highways data`)")
+    how.add_argument("--out", type=Path, metavar="FILE", help="the trace (default: propagation/<path>.npz)")
+    how.add_argument("--quiet", action="store_true", help="no progress, no numbers")
+
+
+def add_snapshots(commands: Any) -> None:
+    parser = command(
+        commands,
+        "snapshots",
+        _snapshots,
+        "train a network and keep its weights at some epochs",
+        "For `propagate --weights`. A run that was stopped resumes.",
+    )
+    parser.add_argument("--spec", metavar="JSON|FILE", required=True, help="as for `train`")
+    parser.add_argument("--epochs", type=int, nargs="+", required=True, metavar="N", help="0: before training")
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="gets epoch00.npz and so on")
+    parser.add_argument("--data-dir", metavar="FOLDER", help="where the data lie (default: see `highways data`)")
+    parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
+
+
+def _propagate(options: argparse.Namespace) -> int:
+    spec = _wanted(options)
+    out: Path = options.out or Path("propagation") / f"{spec.path}.npz"
+    if (spec.trained is None) != (options.weights is None):
+        needs = "needs" if options.weights is None else "has no use for"
+        raise SpecError(f"--weights: a relaxation {'after' if spec.trained else 'before'} training {needs} them")
+    import torch
+
+    from highways import data, snapshots
+    from highways.propagation import trace
+    from highways.propagation.relaxation import in_precision, propagate
+
+    torch.set_num_threads(1)
+    part = data.load(spec.run.dataset, options.data_dir).train
+    y = torch.nn.functional.one_hot(part.labels[:1].long(), 10)[0]
+    weights = None
+    if options.weights is not None:
+        weights = in_precision(spec, snapshots.read(options.weights, spec.epoch))
+
+    def report(step: int) -> None:
+        if not options.quiet and sys.stderr.isatty():
+            print(f"\rstep {step}", end="", file=sys.stderr, flush=True)
+
+    found = propagate(spec, part.images[0], y, weights, report)
+    trace.write(out, found)
+    if not options.quiet:
+        depth = spec.run.network.depth
+        shown = sorted({1, *range(depth // 8, depth + 1, max(1, depth // 8)), depth - 1, depth})
+        print(f"{out}\nlayer  rms error after {found.steps[-1]} steps", file=sys.stderr)
+        for layer in reversed(shown):
+            print(f"{layer:>5}  {found.errors[-1, layer - 1]:.2e}", file=sys.stderr)
+    return 0
+
+
+def _wanted(options: argparse.Namespace) -> Propagation:
+    if options.spec is not None:
+        return Propagation.from_dict(parse_json(options.spec, "--spec"))
+    config = read_config(options)
+    block = config["propagation"]
+    inference = Inference(
+        options.optimizer,
+        block["step_size"] if options.step_size is None else options.step_size,
+        block["steps"] if options.steps is None else options.steps,
+        options.eps,
+    )
+    depth = block["depth"] if options.depth is None else options.depth
+    found = untrained(config, options.network, options.method, depth, options.seed, inference)
+    return replace(found, form=options.form, run=replace(found.run, dtype=options.dtype))
+
+
+def _snapshots(options: argparse.Namespace) -> int:
+    from highways.interruption import Interrupted
+    from highways.machine import Machine
+    from highways.snapshots import keep
+
+    spec = read_spec(options.spec)
+    if min(options.epochs) < 0:
+        raise SpecError(f"--epochs: {min(options.epochs)} is out of range; it takes whole numbers from 0")
+    try:
+        keep(spec, options.out, options.epochs, Machine(options.data_dir, quiet=options.quiet))
+    except Interrupted as stop:
+        print(f"highways: stopped by {stop}; the same command resumes from the checkpoint", file=sys.stderr)
+        return stop.exit_code
+    return 0

@@ -1,0 +1,247 @@
+"""A network and one image: predictions, errors and their way back, for a batch of one, where every step is short.
+
+    mu_1 = psi(W_0 x)      mu_{l+1} = psi(W_l h(z_l)) [+ z_l]      mu_L = W_{L-1} h(z_{L-1})
+
+psi is phi or nothing, h the encoding of `network.encode`, and the skip z_l that of muPC. States are (L-1, N).
+"""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from highways.network import (
+    Architecture,
+    Encoding,
+    Parameters,
+    encode,
+    encode_transposed,
+    first_prediction,
+    initialise,
+    phi,
+    times_phi_prime,
+)
+from highways.propagation.spec import Propagation
+from highways.randomness import generator
+from highways.spec import RunSpec
+
+
+class Chain(NamedTuple):
+    """parameters: the matrices as they multiply; no gains where nothing is normalised.
+
+    transposed: W_l^T of the hidden matrices. skip: mu_{l+1} has z_l added between hidden layers.
+    squared: the loss is 1/2 ||y - mu_L||^2, not cross-entropy.
+    """
+
+    parameters: Parameters
+    architecture: Architecture
+    transposed: Tensor
+    skip: bool = False
+    squared: bool = False
+
+    @property
+    def gain(self) -> Tensor | None:
+        gain = self.parameters.gain[: self.parameters.depth - 2]
+        return gain if len(self.parameters.gain) else None
+
+
+class Point(NamedTuple):
+    """Where the states are: z (L-1, N), a (L-2, N) of W_l h(z_l), active (L-2, N) of psi(a), logits (C,), errors
+    (L-1, N) and (C,), and the encodings that the way back needs.
+    """
+
+    z: Tensor
+    a: Tensor
+    active: Tensor
+    logits: Tensor
+    hidden_error: Tensor
+    output_error: Tensor
+    hidden: Encoding
+    output: Encoding
+
+    def rms(self) -> Tensor:
+        """Of the error of every layer, 1 to L: (L,)."""
+        hidden = self.hidden_error.square().mean(-1).sqrt()
+        return torch.cat([hidden, self.output_error.square().mean().sqrt().reshape(1)])
+
+
+def build(spec: Propagation, inputs: int, classes: int, weights: Parameters | None = None) -> Chain:
+    """The network of a spec; `weights` are those of a trained one."""
+    run = spec.run
+    if spec.network == "paper":
+        parameters, architecture = weights or initialise(run, inputs, classes), Architecture.of(run)
+    else:
+        draw = _uniform if spec.network == "plain" else _mupc
+        parameters = _drawn(run, inputs, classes, draw)
+        architecture = Architecture(run.network.phi, "pre", False, run.conventions.rms_eps)
+    transposed = parameters.w_hidden.transpose(1, 2).contiguous()
+    return Chain(
+        parameters, architecture, transposed, skip=spec.network == "mupc", squared=spec.network != "paper"
+    )
+
+
+def _uniform(weight: Tensor, layer: int, depth: int, stream: torch.Generator) -> Tensor:
+    bound = weight.shape[1] ** -0.5
+    return weight.uniform_(-bound, bound, generator=stream)
+
+
+def _mupc(weight: Tensor, layer: int, depth: int, stream: torch.Generator) -> Tensor:
+    """N(0, 1) with the scalings of muPC: 1/sqrt(D) at the input, 1/sqrt(N L) inside, 1/N at the output."""
+    fan_in = weight.shape[1]
+    scale = fan_in**-0.5 if layer == 0 else 1 / fan_in if layer == depth - 1 else (fan_in * depth) ** -0.5
+    return weight.normal_(0.0, 1.0, generator=stream).mul_(scale)
+
+
+def _drawn(run: RunSpec, inputs: int, classes: int, draw: object) -> Parameters:
+    """Matrices by a rule, from the streams of `network.initialise`; no gains, no biases."""
+    depth, width = run.network.depth, run.network.width
+    sizes = [inputs, *[width] * (depth - 1), classes]
+    assert callable(draw)
+    matrices = [
+        draw(
+            torch.empty(rows, columns, dtype=torch.float64),
+            layer,
+            depth,
+            generator(run.seed, f"weights/{layer}"),
+        ).to(getattr(torch, run.dtype))
+        for layer, (columns, rows) in enumerate(pairwise(sizes))
+    ]
+    hidden = torch.stack(matrices[1:-1])
+    return Parameters(matrices[0], hidden, matrices[-1], gain=hidden.new_zeros(0, width))
+
+
+def product(stack: Tensor, h: Tensor) -> Tensor:
+    """W_l h_l of every layer of a stack: (M, N, N) and (M, N) to (M, N)."""
+    return torch.bmm(stack, h.unsqueeze(-1)).squeeze(-1)
+
+
+def sweep(chain: Chain, x: Tensor) -> Tensor:
+    """Hidden states, (L-1, N), that equal their predictions bit for bit, from an input (D,)."""
+    states = [first_prediction(chain.parameters, x, chain.architecture)]
+    z = torch.stack(states * (chain.parameters.depth - 1))
+    # Layer l is right after l repetitions, by the very product that predicts it later.
+    for _ in range(chain.parameters.depth):
+        _, active, _ = _predicted(chain, z)
+        z = torch.cat([z[:1], active + z[:-1] if chain.skip else active])
+    return z
+
+
+def _predicted(chain: Chain, z: Tensor) -> tuple[Tensor, Tensor, Encoding]:
+    """a and psi(a) of the hidden matrices, and the encodings below them."""
+    hidden = encode(z[:-1], chain.gain, chain.architecture)
+    a = product(chain.parameters.w_hidden, hidden.h)
+    if chain.parameters.b_hidden is not None:
+        a = a + chain.parameters.b_hidden
+    return a, phi(a, chain.architecture) if chain.architecture.activates_prediction else a, hidden
+
+
+def _output_error(chain: Chain, y: Tensor, logits: Tensor) -> Tensor:
+    return y - (logits if chain.squared else logits.softmax(-1))
+
+
+def at(chain: Chain, mu_1: Tensor, y: Tensor, z: Tensor) -> Point:
+    """The point of states z."""
+    a, active, hidden = _predicted(chain, z)
+    mu = active + z[:-1] if chain.skip else active
+    output = encode(z[-1], chain.parameters.output_gain, chain.architecture)
+    logits = torch.nn.functional.linear(output.h, chain.parameters.w_out, chain.parameters.b_out)
+    error = torch.cat([z[:1] - mu_1, z[1:] - mu])
+    return Point(z, a, active, logits, error, _output_error(chain, y, logits), hidden, output)
+
+
+def deviated(chain: Chain, y: Tensor, start: Point, d: Tensor) -> Point:
+    """The point of states start.z + d, where start has no hidden errors.
+
+    eps = d - (mu(z + d) - mu(z)) with every difference taken before it is rounded away, so that errors of any
+    size are right to their own last digits, where z - mu stops at those of z.
+    """
+    architecture, parameters = chain.architecture, chain.parameters
+    z = start.z + d
+    dh = _encode_change(start.z[:-1], start.hidden, d[:-1], chain.gain, architecture)
+    da = product(parameters.w_hidden, dh)
+    d_active = _phi_change(start.a, da, architecture) if architecture.activates_prediction else da
+    d_mu = d_active + d[:-1] if chain.skip else d_active
+    dh = _encode_change(start.z[-1], start.output, d[-1], parameters.output_gain, architecture)
+    logits = start.logits + parameters.w_out @ dh
+    error = torch.cat([d[:1], d[1:] - d_mu])
+    hidden = encode(z[:-1], chain.gain, architecture)
+    output = encode(z[-1], parameters.output_gain, architecture)
+    return Point(
+        z, start.a + da, start.active + d_active, logits, error, _output_error(chain, y, logits), hidden, output
+    )
+
+
+def _phi_change(a: Tensor, d: Tensor, architecture: Architecture) -> Tensor:
+    """phi(a + d) - phi(a) without cancellation."""
+    if architecture.phi == "relu":
+        return torch.where(a > 0, torch.maximum(d, -a), torch.relu(a + d))
+    return d.sinh() / ((a + d).cosh() * a.cosh())
+
+
+def _encode_change(
+    z: Tensor, start: Encoding, d: Tensor, gain: Tensor | None, architecture: Architecture
+) -> Tensor:
+    """h(z + d) - h(z) without cancellation."""
+    q = z
+    if architecture.activation == "pre_norm":
+        q, d = phi(z, architecture), _phi_change(z, d, architecture)
+    if gain is not None and start.rms is not None and start.direction is not None:
+        square = (2 * q * d + d * d).mean(-1, keepdim=True)
+        rms = (start.rms.square() + square).sqrt()
+        d = gain * (d - start.direction * (square / (rms + start.rms))) / rms
+        q = gain * start.direction
+    return _phi_change(q, d, architecture) if architecture.activation in ("pre", "both") else d
+
+
+def pulls(chain: Chain, point: Point) -> Tensor:
+    """J_i^T eps_{i+1} of every hidden layer: (L-1, N)."""
+    hidden = _hidden_pull(chain, point, point.hidden_error[1:])
+    return torch.cat([hidden, _output_pull(chain, point, point.output_error).unsqueeze(0)])
+
+
+def _hidden_pull(chain: Chain, point: Point, error: Tensor) -> Tensor:
+    g = (
+        times_phi_prime(error, point.active, chain.architecture)
+        if chain.architecture.activates_prediction
+        else error
+    )
+    u = product(chain.transposed, g)
+    pull, _ = encode_transposed(u, point.hidden, chain.gain, chain.architecture)
+    return pull + error if chain.skip else pull
+
+
+def _output_pull(chain: Chain, point: Point, error: Tensor) -> Tensor:
+    u = error @ chain.parameters.w_out
+    return encode_transposed(u, point.output, chain.parameters.output_gain, chain.architecture)[0]
+
+
+def carried(chain: Chain, point: Point, nudge: Tensor | None = None) -> Tensor:
+    """What the output error becomes when every layer passes it on: e_i = J_i^T e_{i+1} - nudge_i, (L-1, N).
+
+    Without a nudge it is the product of Jacobians, -dl/dz_i at the states of the point. With the highways' it is
+    where the errors of HEP would be at rest.
+    """
+    error = _output_pull(chain, point, point.output_error)
+    below = [error - nudge[-1] if nudge is not None else error]
+    for layer in range(chain.parameters.depth - 3, -1, -1):
+        one = Chain(
+            Parameters(
+                chain.parameters.w_in,
+                chain.parameters.w_hidden[layer : layer + 1],
+                chain.parameters.w_out,
+                chain.parameters.gain[layer : layer + 1],
+            ),
+            chain.architecture,
+            chain.transposed[layer : layer + 1],
+            chain.skip,
+        )
+        only = point._replace(active=point.active[layer : layer + 1], hidden=_layer(point.hidden, layer))
+        error = _hidden_pull(one, only, below[-1].unsqueeze(0))[0]
+        below.append(error - nudge[layer] if nudge is not None else error)
+    return torch.stack(below[::-1])
+
+
+def _layer(encoding: Encoding, layer: int) -> Encoding:
+    direction, rms, active = (None if part is None else part[layer : layer + 1] for part in encoding[1:])
+    return Encoding(encoding.h[layer : layer + 1], direction, rms, active)

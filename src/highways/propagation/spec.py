@@ -1,0 +1,66 @@
+"""What one diagnostic relaxation is. Imports no torch."""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from highways.fields import SpecError, check, choice, from_mapping, integer, section
+from highways.methods import METHODS
+from highways.spec import RunSpec, digits
+
+NETWORKS = {
+    "paper": "the network that is trained: N(0, 1/fan_in), RMSNorm, cross-entropy",
+    "plain": "U(±1/√fan_in), no RMSNorm, μ = Wφ(z), squared error",
+    "mupc": "μPC: scaled N(0, 1), identity skips, μ = z + aWφ(z), squared error",
+}
+
+
+@dataclass(frozen=True)
+class Propagation:
+    """One relaxation, of a batch of one image.
+
+    run: network, method, highways and the inference, whose steps are all recorded; its data set gives the image.
+    network: one of NETWORKS; only `paper` has the conventions of the run.
+    form: the states are kept as they are (`plain`), or as `deviations` from the sweep, whose differences have no
+        floor at the rounding of the states.
+    trained, epoch: the weights are those after this many epochs of that run, where it is given.
+    """
+
+    run: RunSpec = section()
+    network: str = choice("paper", options=tuple(NETWORKS))
+    form: str = choice("plain", options=("plain", "deviations"))
+    trained: RunSpec | None = None
+    epoch: int = integer(0, low=0, high=100_000)
+
+    def __post_init__(self) -> None:
+        check(self)
+        if self.network == "mupc" and self.run.method != "pc":
+            raise SpecError(f"network: mupc is predictive coding; method {self.run.method!r} takes paper or plain")
+        if self.network != "paper" and not METHODS[self.run.method].inference:
+            raise SpecError(f"network: method {self.run.method!r} has no inference; it takes network paper")
+        if self.trained is not None and self.network != "paper":
+            raise SpecError(f"network: {self.network!r} is never trained here; trained takes network paper")
+
+    @classmethod
+    def from_dict(cls, mapping: Any) -> "Propagation":
+        """Build one from plain data; SpecError names the key that is wrong."""
+        return from_mapping(cls, mapping)
+
+    def to_json(self) -> str:
+        """Canonical JSON: equal specs have equal text."""
+        return json.dumps(dataclasses.asdict(self), sort_keys=True, separators=(",", ":"))
+
+    @property
+    def path(self) -> str:
+        """Readable place of the trace, without an ending."""
+        run, inference = self.run, self.run.inference
+        how = "sweep"
+        if inference is not None:
+            how = f"{inference.optimizer}{digits(inference.step_size)}"
+            how += f"_eps{digits(inference.eps)}" if inference.optimizer == "adam" else ""
+        how += "" if run.dtype == "float64" else f"_{run.dtype}"
+        how += "" if self.form == "plain" else f"_{self.form}"
+        moment = "untrained" if self.trained is None else f"epoch{self.epoch:02d}"
+        place = f"{run.dataset}/L{run.network.depth:03d}/{run.method}"
+        return f"{self.network}/{place}/{moment}/{how}/seed{run.seed}"

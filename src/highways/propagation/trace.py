@@ -1,0 +1,71 @@
+"""What a relaxation leaves: one npz file, which the figures are made from."""
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from highways.fields import SpecError
+from highways.files import write_atomically
+from highways.propagation.spec import Propagation
+from highways.record import RecordError
+
+_KEPT_BITS = 24  # of a mantissa of 52: seven digits, in half the bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """steps (n,), 0 first; errors (n, L): rms of the error of layers 1..L after each of these steps.
+
+    backprop (L,): rms of -dl/dz_i before the first step, where layer L has its own error.
+    steady (L,): where the rms would be at rest with the output error of the last step: for predictive coding the
+    product of Jacobians, at the last states, times that error.
+    """
+
+    spec: Propagation
+    steps: NDArray[np.int64]
+    errors: NDArray[np.float64]
+    backprop: NDArray[np.float64]
+    steady: NDArray[np.float64]
+
+
+def write(path: Path, trace: Trace) -> None:
+    """Write a trace, whole or not at all; the numbers are cut to seven digits."""
+
+    def save(temporary: Path) -> None:
+        with temporary.open("wb") as file:
+            np.savez_compressed(
+                file,
+                spec=np.array(trace.spec.to_json()),
+                steps=trace.steps,
+                errors=_cut(trace.errors),
+                backprop=_cut(trace.backprop),
+                steady=_cut(trace.steady),
+            )
+
+    write_atomically(path, save)
+
+
+def read(path: Path, spec: Propagation) -> Trace | None:
+    """The trace of a spec; None where there is none yet, RecordError where the file holds something else."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found = str(file["spec"])
+            arrays = [file[name] for name in ("steps", "errors", "backprop", "steady")]
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile, SpecError) as error:
+        raise RecordError(
+            f"{path}: not a trace ({error}); delete it, and `snakemake propagation` makes it"
+        ) from None
+    if found != spec.to_json():
+        raise RecordError(f"{path}: made with other settings; delete it, and `snakemake propagation` makes it")
+    return Trace(spec, *arrays)
+
+
+def _cut(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    bits = np.ascontiguousarray(values, np.float64).view(np.int64)
+    cut: NDArray[np.float64] = (bits & ~((1 << (52 - _KEPT_BITS)) - 1)).view(np.float64)
+    return cut

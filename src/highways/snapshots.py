@@ -1,0 +1,77 @@
+"""The weights of a run at chosen epochs, for diagnostics that look inside a training."""
+
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from highways.files import write_atomically
+from highways.interruption import Interrupted, Interruptible
+from highways.machine import Machine
+from highways.network import Parameters
+from highways.record import RecordError
+from highways.spec import RunSpec
+from highways.train import Training, checkpoint_path
+
+
+def snapshot_path(folder: Path, epoch: int) -> Path:
+    return folder / f"epoch{epoch:02d}.npz"
+
+
+def keep(spec: RunSpec, folder: Path, epochs: Collection[int], machine: Machine) -> None:
+    """Train, and keep the weights after each of these epochs (0: before training); a stopped run resumes.
+
+    Raises Interrupted after saving a checkpoint on SIGTERM or SIGINT.
+    """
+    out = folder / "training.json"
+    spec = replace(spec, epochs=max(1, *epochs))
+    training = _Kept(spec, out, machine.prepared(spec.dtype), folder, epochs)
+    with Interruptible() as guard:
+        try:
+            training.keep(0)
+            training.run(guard)
+        except Interrupted:
+            training.save()
+            training.progress.close(remove=False)
+            raise
+    checkpoint_path(out).unlink(missing_ok=True)
+    training.progress.close(remove=True)
+
+
+class _Kept(Training):
+    """A training that writes its weights on the way."""
+
+    def __init__(self, spec: RunSpec, out: Path, machine: Machine, folder: Path, epochs: Collection[int]) -> None:
+        super().__init__(spec, out, machine)
+        self.folder, self.kept = folder, epochs
+
+    def keep(self, epoch: int) -> None:
+        """Write the weights where this is the moment: `epoch` epochs are done, and the next has not begun."""
+        if epoch in self.kept and (self.epoch, self.batch) == (epoch + 1, 0):
+            arrays: dict[str, Any] = {
+                name: tensor.cpu().numpy() for name, tensor in self.parameters.named().items()
+            }
+
+            def save(temporary: Path) -> None:
+                with temporary.open("wb") as file:
+                    np.savez(file, **arrays)
+
+            write_atomically(snapshot_path(self.folder, epoch), save)
+
+    def _end_epoch(self) -> None:
+        done = self.epoch
+        super()._end_epoch()
+        self.keep(done)
+
+
+def read(folder: Path, epoch: int) -> Parameters:
+    """The weights after an epoch; RecordError where they are not there."""
+    path = snapshot_path(folder, epoch)
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return Parameters(**{name: torch.from_numpy(file[name]) for name in file.files})
+    except (OSError, ValueError, TypeError) as error:
+        raise RecordError(f"{path}: no weights ({error}); make them with `highways snapshots`") from None

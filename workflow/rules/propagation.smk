@@ -1,0 +1,90 @@
+# Signal propagation: one relaxation per trace, and the weights of the networks that are traced during training.
+
+
+def snapshots(run):
+    return [
+        f"{RESULTS}/snapshots/{run.path}/epoch{epoch:02d}.npz"
+        for epoch in config["propagation"]["during_training"]["epochs"]
+    ]
+
+
+def weights(one):
+    return f"{RESULTS}/snapshots/{SNAPSHOT_OF[one.trained]}"
+
+
+# As for runs: a trace that came with a clone needs neither data nor weights.
+def trace_inputs(wildcards):
+    one = PROPAGATIONS[wildcards.trace]
+    needed = [f"{RESULTS}/data/{one.run.dataset}.json"]
+    if one.trained is not None:
+        needed.append(f"{weights(one)}/epoch{one.epoch:02d}.npz")
+    came_with_a_clone = Path(traces([one])[0]).exists()
+    return [
+        ancient(path)
+        for path in needed
+        if not (came_with_a_clone and not Path(path).exists())
+    ]
+
+
+wildcard_constraints:
+    trace=r".+",
+    kept=r".+",
+    epoch=r"\d\d",
+
+
+rule propagate:
+    input:
+        trace_inputs,
+    output:
+        "<results>/propagation/{trace}.npz",
+    log:
+        "<results>/logs/propagate/{trace}.log",
+    conda:
+        "../../environment.yml"
+    threads: 1
+    resources:
+        mem_mb=1500,
+        runtime=30,
+    params:
+        spec=lambda w: PROPAGATIONS[w.trace].to_json(),
+        weights=lambda w: (
+            ["--weights", weights(PROPAGATIONS[w.trace])]
+            if PROPAGATIONS[w.trace].trained
+            else []
+        ),
+        code=lambda w: PROPAGATION_CODE,
+        folder=data_folder(),
+    message:
+        "propagating {wildcards.trace}"
+    shell:
+        "highways propagate --spec {params.spec:q} {params.weights:q} --out {output:q} {params.folder:q} 2> {log:q}"
+
+
+for one in TRAINED:
+
+    rule:
+        name:
+            f"snapshots_{one.spec.method}"
+        input:
+            data_check(one),
+        output:
+            snapshots(one),
+        log:
+            f"<results>/logs/snapshots/{one.path}.log",
+        conda:
+            "../../environment.yml"
+        threads: 1
+        resources:
+            mem_mb=lambda w, attempt, run=one: memory_mb(run, attempt),
+            runtime=lambda w, attempt, run=one: runtime_minutes(run, attempt),
+        params:
+            spec=one.spec.to_json(),
+            code=code(one),
+            epochs=config["propagation"]["during_training"]["epochs"],
+            out=f"{RESULTS}/snapshots/{one.path}",
+            folder=data_folder(),
+        message:
+            f"training {one.path} for its weights on the way"
+        shell:
+            "highways snapshots --spec {params.spec:q} --epochs {params.epochs} --out {params.out:q}"
+            " {params.folder:q} 2> {log:q}"
