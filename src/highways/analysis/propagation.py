@@ -300,8 +300,8 @@ def floor(config: Config, folder: Path) -> Figure:
     style.finish(
         drawn,
         [
-            "Gradient descent. No floor: the states are kept as deviations from the sweep, so that differences are never "
-            "rounded away. Where a line ends the errors are exactly 0."
+            "Gradient descent. No floor: the states are kept as deviations from the sweep, so that "
+            "differences are never rounded away. Where a line ends the errors are exactly 0."
         ],
     )
     return drawn
@@ -347,10 +347,8 @@ def _layer_table(
     """Ours by column, the geometric mean over seeds and their range, then the paper's columns."""
     block = config["propagation"]
     found = _found(columns, folder)
-    layers = [layer for layer in paper.error_layers() if layer < block["depth"]] or sorted(
-        block["layers"], reverse=True
-    )
     comparable = block["depth"] == paper.error_depth()
+    layers = paper.error_layers() if comparable else sorted(block["layers"], reverse=True)
     rows, data = [], []
     for layer in layers:
         row = {"ℓ": str(layer)}
@@ -374,8 +372,8 @@ def _layer_table(
         config,
         f"{block['steps']} steps. Rms over the units of the layer: geometric mean over the seeds "
         "(smallest to largest). "
-        "Layer 0 is the first hidden layer and 63 the output, the only indexing under which the paper's "
-        "numbers come out.",
+        f"Layer 0 is the first hidden layer and {block['depth'] - 1} the output, the only indexing under which "
+        "the paper's numbers come out.",
     )
     return Table(name, caption, pd.DataFrame(rows).set_index("ℓ"), pd.DataFrame(data), tuple(notes))
 

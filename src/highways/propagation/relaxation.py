@@ -7,15 +7,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from highways import methods
+from highways import __version__, methods
 from highways.arithmetic import exact_float32
 from highways.inference.optimizer import state_optimizer
+from highways.machine import Machine
 from highways.methods.feedback import feedback_matrices
 from highways.network import Parameters
 from highways.propagation import chain as networks
 from highways.propagation.chain import Chain, Point
 from highways.propagation.spec import Propagation
 from highways.propagation.trace import Trace
+from highways.provenance import propagation_code
 from highways.spec import RunSpec
 
 DENSE_AFTER = 96  # steps that are kept beyond the first L, evenly spaced in the logarithm
@@ -107,6 +109,12 @@ def _trace(spec: Propagation, chain: Chain, start: Point, kept: list[int], error
         errors.double().numpy(),
         backprop.rms().double().numpy(),
         steady.rms().double().numpy(),
+        {
+            "version": __version__,
+            "code": propagation_code(),
+            "torch": torch.__version__,
+            "device": Machine().device_name(),
+        },
     )
 
 

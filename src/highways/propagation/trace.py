@@ -1,6 +1,8 @@
 """What a relaxation leaves: one npz file, which the figures are made from."""
 
+import json
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +24,7 @@ class Trace:
     backprop (L,): rms of -dl/dz_i before the first step, where layer L has its own error.
     steady (L,): where the rms would be at rest with the output error of the last step: for predictive coding the
     product of Jacobians, at the last states, times that error.
+    provenance: the code, the library and the machine that made it.
     """
 
     spec: Propagation
@@ -29,6 +32,7 @@ class Trace:
     errors: NDArray[np.float64]
     backprop: NDArray[np.float64]
     steady: NDArray[np.float64]
+    provenance: Mapping[str, str]
 
 
 def write(path: Path, trace: Trace) -> None:
@@ -39,6 +43,7 @@ def write(path: Path, trace: Trace) -> None:
             np.savez_compressed(
                 file,
                 spec=np.array(trace.spec.to_json()),
+                provenance=np.array(json.dumps(dict(trace.provenance), sort_keys=True)),
                 steps=trace.steps,
                 errors=_cut(trace.errors),
                 backprop=_cut(trace.backprop),
@@ -53,7 +58,8 @@ def read(path: Path, spec: Propagation) -> Trace | None:
     try:
         with np.load(path, allow_pickle=False) as file:
             found = str(file["spec"])
-            arrays = [file[name] for name in ("steps", "errors", "backprop", "steady")]
+            provenance = json.loads(str(file["provenance"]))
+            steps, errors, backprop, steady = (file[name] for name in ("steps", "errors", "backprop", "steady"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, zipfile.BadZipFile, SpecError) as error:
@@ -62,7 +68,7 @@ def read(path: Path, spec: Propagation) -> Trace | None:
         ) from None
     if found != spec.to_json():
         raise RecordError(f"{path}: made with other settings; delete it, and `snakemake propagation` makes it")
-    return Trace(spec, *arrays)
+    return Trace(spec, steps, errors, backprop, steady, provenance)
 
 
 def _cut(values: NDArray[np.float64]) -> NDArray[np.float64]:
