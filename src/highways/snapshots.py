@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from highways import record
 from highways.files import write_atomically
 from highways.interruption import Interrupted, Interruptible
 from highways.machine import Machine
@@ -22,8 +23,9 @@ def snapshot_path(folder: Path, epoch: int) -> Path:
 
 
 def keep(spec: RunSpec, folder: Path, epochs: Collection[int], machine: Machine) -> None:
-    """Train, and keep the weights after each of these epochs (0: before training); a stopped run resumes.
+    """Train to the last of these epochs and keep the weights after each (0: before training); resumes.
 
+    The folder gets the record of the run too, training.json: the weights change nothing about it.
     Raises Interrupted after saving a checkpoint on SIGTERM or SIGINT.
     """
     out = folder / "training.json"
@@ -37,6 +39,7 @@ def keep(spec: RunSpec, folder: Path, epochs: Collection[int], machine: Machine)
             training.save()
             training.progress.close(remove=False)
             raise
+        record.write(out, training.finish())
     checkpoint_path(out).unlink(missing_ok=True)
     training.progress.close(remove=True)
 
