@@ -46,6 +46,14 @@ def _check_names(config: Config) -> None:
     for key, name in named:
         if name not in METHODS:
             raise SpecError(f"{key}: method {name!r} does not exist; it takes {', '.join(METHODS)}")
+    block = config["propagation"]
+    for layer in block["layers"]:
+        if not 0 <= layer < block["depth"]:
+            last = block["depth"] - 1
+            raise SpecError(f"propagation.layers: {layer} is out of range; it takes 0 to {last}, the output")
+    for epoch in block["during_training"]["epochs"]:
+        if not 0 <= epoch <= config["training"]["epochs"]:
+            raise SpecError(f"propagation.during_training.epochs: {epoch} is not within training.epochs")
     depths = [row["depth"] for row in config["settings"]]
     for depth in depths:
         if depths.count(depth) > 1:

@@ -37,6 +37,16 @@ _CONFIG: dict[str, Any] = {
     "exceptions": [],
     "strength_sweep": {"dataset": "mnist", "depth": 8, "alphas": [0.1, 1.8]},
     "density_sweep": {"dataset": "mnist", "depth": 8, "every": [1, 2]},
+    "propagation": {
+        "dataset": "mnist",
+        "depth": 8,
+        "seeds": [0],
+        "steps": 10,
+        "step_size": 0.05,
+        "adam_step_sizes": [0.05],
+        "layers": [1, 7],
+        "during_training": {"depth": 4, "methods": ["pc"], "epochs": [0], "seed": 0},
+    },
     "convention_search": [
         {
             "name": "first",

@@ -61,9 +61,9 @@ class Point(NamedTuple):
     output: Encoding
 
     def rms(self) -> Tensor:
-        """Of the error of every layer, 1 to L: (L,)."""
-        hidden = self.hidden_error.square().mean(-1).sqrt()
-        return torch.cat([hidden, self.output_error.square().mean().sqrt().reshape(1)])
+        """Of the error of every layer, 1 to L: (L,), in double precision, where squares do not vanish."""
+        hidden = self.hidden_error.double().square().mean(-1)
+        return torch.cat([hidden, self.output_error.double().square().mean().reshape(1)]).sqrt()
 
 
 def build(spec: Propagation, inputs: int, classes: int, weights: Parameters | None = None) -> Chain:

@@ -106,9 +106,9 @@ def _trace(spec: Propagation, chain: Chain, start: Point, kept: list[int], error
     return Trace(
         spec,
         np.asarray(kept),
-        errors.double().numpy(),
-        backprop.rms().double().numpy(),
-        steady.rms().double().numpy(),
+        errors.numpy(),
+        backprop.rms().numpy(),
+        steady.rms().numpy(),
         {
             "version": __version__,
             "code": propagation_code(),

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from highways.fields import SpecError
 from highways.files import write_atomically
 from highways.propagation.spec import Propagation
 from highways.record import RecordError
@@ -56,13 +55,13 @@ def write(path: Path, trace: Trace) -> None:
 def read(path: Path, spec: Propagation) -> Trace | None:
     """The trace of a spec; None where there is none yet, RecordError where the file holds something else."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             found = str(file["spec"])
             provenance = json.loads(str(file["provenance"]))
             steps, errors, backprop, steady = (file[name] for name in ("steps", "errors", "backprop", "steady"))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile, SpecError) as error:
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise RecordError(
             f"{path}: not a trace ({error}); delete it, and `snakemake propagation` makes it"
         ) from None
