@@ -30,7 +30,20 @@ def failure(capsys, *arguments: str) -> str:
 
 @pytest.mark.parametrize(
     "command",
-    [[], ["train"], ["profile"], ["data"], ["build"], ["status"], ["cost"], ["table"], ["figure"], ["select"]],
+    [
+        [],
+        ["train"],
+        ["profile"],
+        ["propagate"],
+        ["snapshots"],
+        ["data"],
+        ["build"],
+        ["status"],
+        ["cost"],
+        ["table"],
+        ["figure"],
+        ["select"],
+    ],
 )
 def test_help_teaches(command):
     run = subprocess.run([sys.executable, "-m", "highways", *command, "--help"], capture_output=True, text=True)

@@ -13,6 +13,7 @@ import pytest
 from conftest import Project
 from highways import config as configuration
 from highways import record
+from highways.propagation import plan, trace
 from highways.runs import sweep_runs
 from highways.status import state
 
@@ -42,13 +43,13 @@ def test_the_smoke_run_leaves_every_record_table_and_figure(smoke):
     assert {state(run, smoke.folder / RUNS)[0] for run in runs} <= {"done", "diverged"}
     results = smoke.folder / "results/smoke"
     found = {path.name for folder in ("tables", "figures") for path in (results / folder).iterdir()}
-    names = ("depth", "density", "settings", "conventions", "controls")
+    names = ("depth", "density", "settings", "conventions", "controls", "optimizer", "adam_steps")
     tables = {f"{name}.{ending}" for name in names for ending in ("csv", "md", "html", "tex")}
-    names = ("depth", "density", "strength", "training", "gradients", "scales")
+    names = ("depth", "density", "strength", "training", "gradients", "scales", *plan.FIGURES)
     figures = {f"{name}.{ending}" for name in names for ending in ("png", "pdf")}
     assert found == tables | figures
     assert (results / "figures/depth.png").read_bytes().startswith(b"\x89PNG")
-    for name in ("depth", "conventions", "controls"):
+    for name in ("depth", "conventions", "controls", "optimizer", "adam_steps"):
         assert "not run" not in (results / f"tables/{name}.md").read_text()
     left = [path for path in results.rglob("*") if path.suffix in (".pt", ".tmp") or ".progress" in path.name]
     assert left == []
@@ -129,7 +130,50 @@ def test_an_edit_of_one_rule_trains_that_rule(finished):
 def test_a_clone_with_committed_records_trains_nothing(finished):
     """Snakemake's own notes are not committed, and a clone gives every file a new time."""
     cloned(finished)
-    assert trained(finished.plan(*SMOKE)) == set()
+    todo = finished.plan(*SMOKE)
+    assert trained(todo) == set()
+    assert "propagating" not in todo
+    assert "keeping" not in todo
+
+
+def test_one_changed_step_size_relaxes_everything_again_and_trains_nothing(finished):
+    finished.edit("workflow/profiles/smoke/smoke.yaml", "  step_size: 0.05\n  adam", "  step_size: 0.02\n  adam")
+    todo = finished.plan(*SMOKE)
+    assert trained(todo) == set()
+    assert "keeping" not in todo
+    wanted = configuration.all_propagations(smoke_config(finished.folder))
+    assert {path for path in todo["propagating"] if path.startswith("paper/")} == {
+        path for path, spec in wanted.items() if spec.network == "paper" and spec.run.inference is not None
+    }
+
+
+def test_a_missing_trace_of_a_trained_network_needs_its_weights(finished):
+    cloned(finished)
+    wanted = configuration.all_propagations(smoke_config(finished.folder))
+    path = next(path for path, spec in wanted.items() if spec.trained and spec.run.method == "hep" and spec.epoch)
+    (finished.folder / f"results/smoke/propagation/{path}.npz").unlink()
+    todo = finished.plan(*SMOKE)
+    assert todo["propagating"] == [path]
+    assert len(todo["keeping"]) == 1
+    assert "/hep/" in todo["keeping"][0]
+
+
+def test_the_smoke_run_traces_the_weights_of_the_run_that_it_trained(smoke):
+    """After training HEP's errors at the output are small; before it they are not."""
+    config = smoke_config(smoke.folder)
+    errors = {}
+    for (method, epoch), (one,) in plan.training_moments(config).items():
+        found = trace.read(smoke.folder / f"results/smoke/propagation/{one.path}.npz", one)
+        errors[method, epoch] = found.errors[0, -1]
+    last = max(config["propagation"]["during_training"]["epochs"])
+    assert errors["pc", 0] == errors["hep", 0]
+    assert errors["hep", last] < 0.5 * errors["hep", 0]
+    for run in plan.trained_runs(config):
+        folder = smoke.folder / f"results/smoke/snapshots/{run.path}"
+        kept, of_table = (
+            record.read(path) for path in (folder / "training.json", smoke.folder / RUNS / f"{run.path}.json")
+        )
+        assert kept["epochs"] == of_table["epochs"][: len(kept["epochs"])]
 
 
 def test_a_clone_with_committed_records_trains_only_what_is_new(finished):
@@ -147,7 +191,7 @@ def test_a_clone_with_committed_records_trains_only_what_is_new(finished):
 def cloned(project: Project) -> None:
     """Make of a finished project what a clone has: records and selections with new times, nothing else."""
     shutil.rmtree(project.folder / ".snakemake")
-    for name in ("data", "tables", "figures", "logs"):
+    for name in ("data", "tables", "figures", "logs", "snapshots"):
         shutil.rmtree(project.folder / "results/smoke" / name)
     for number, path in enumerate(sorted(project.folder.rglob("*"))):
         os.utime(path, (time.time() - number,) * 2)

@@ -32,6 +32,16 @@ for kind, artefact in ALL_ARTEFACTS:
             " --out {params.folder:q} 2> {log:q}"
 
 
+rule propagation:
+    input:
+        [
+            f"{RESULTS}/{kind}s/{name}{ending}"
+            for kind, name in ALL_ARTEFACTS
+            if name in TRACE_ARTEFACTS[kind]
+            for ending in ENDINGS[kind]
+        ],
+
+
 rule conventions:
     input:
         rules.table_conventions.output,

@@ -84,7 +84,7 @@ for one in TRAINED:
             out=f"{RESULTS}/snapshots/{one.path}",
             folder=data_folder(),
         message:
-            f"training {one.path} for its weights on the way"
+            f"keeping the weights of {one.path} during training"
         shell:
             "highways snapshots --spec {params.spec:q} --epochs {params.epochs} --out {params.out:q}"
             " {params.folder:q} 2> {log:q}"

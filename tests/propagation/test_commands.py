@@ -1,0 +1,128 @@
+"""`highways propagate` and `highways snapshots` as a user types them."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from highways import record, snapshots
+from highways.cli import main
+from highways.network import initialise
+from highways.propagation import trace
+from highways.propagation.spec import Propagation
+from highways.spec import Inference, Network
+from highways.train import checkpoint_path
+from mappings import changed
+
+
+@pytest.fixture
+def excerpt(paper) -> list[str]:
+    """Options that propagate on the embedded data at depth 8."""
+    config = changed(
+        paper,
+        propagation__dataset="fashion_mnist_excerpt",
+        propagation__depth=8,
+        propagation__steps=20,
+        propagation__layers=[1, 7],
+    )
+    return ["--config", json.dumps(config)]
+
+
+def test_propagate_prints_the_errors_and_leaves_a_trace(excerpt, tmp_path, capsys):
+    out = tmp_path / "one.npz"
+    assert main(["propagate", *excerpt, "--method", "hep", "--out", str(out)]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == str(out)
+    assert "after 20 steps" in lines[1]
+    with np.load(out) as file:
+        spec = Propagation.from_dict(json.loads(str(file["spec"])))
+    found = trace.read(out, spec)
+    assert (spec.run.method, spec.network, spec.run.network.depth) == ("hep", "paper", 8)
+    assert lines[2] == f"{8:>5}  {found.errors[-1, 7]:.2e}"
+    assert lines[-1] == f"{1:>5}  {found.errors[-1, 0]:.2e}"
+
+
+def test_the_default_place_of_a_trace_says_what_it_is(excerpt, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    adam = ["--optimizer", "adam", "--eps", "1e-2", "--step-size", "0.1", "--steps", "3"]
+    assert main(["propagate", *excerpt, "--network", "mupc", *adam, "--seed", "4", "--quiet"]) == 0
+    place = "propagation/mupc/fashion_mnist_excerpt/L008/pc/untrained/adam0.1_eps0.01/seed4.npz"
+    assert (tmp_path / place).exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--network", "mupc", "--method", "hep"], "mupc is predictive coding"),
+        (["--depth", "5"], "no row for depth 5"),
+        (["--steps", "0"], "steps: 0 is out of range"),
+        (["--weights", "."], "before training has no use for them"),
+    ],
+)
+def test_what_propagate_cannot_do_is_one_line(excerpt, capsys, options, says):
+    assert main(["propagate", *excerpt, *options]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert says in line
+
+
+def test_snapshots_are_the_weights_of_the_run_and_change_nothing_about_it(tiny, tmp_path, capsys):
+    spec = tiny("hep", epochs=2)
+    plain = tmp_path / "plain.json"
+    assert main(["train", "--spec", spec.to_json(), "--out", str(plain), "--quiet"]) == 0
+    folder = tmp_path / "kept"
+    command = ["snapshots", "--spec", spec.to_json(), "--epochs", "0", "2", "--out", str(folder), "--quiet"]
+    assert main(command) == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["epoch00.npz", "epoch02.npz", "training.json"]
+    kept, of_run = record.read(folder / "training.json"), record.read(plain)
+    for key in ("epochs", "test_accuracy", "diagnostics", "spec_hash"):
+        assert kept[key] == of_run[key]
+    first = initialise(spec, 784, 10)
+    for name, tensor in snapshots.read(folder, 0).named().items():
+        assert tensor.equal(first.named()[name])
+    assert not snapshots.read(folder, 2).w_out.equal(first.w_out)
+
+
+def test_a_trace_of_trained_weights_starts_from_them(tiny, tmp_path, capsys):
+    spec = tiny("pc", epochs=1, network=Network(4, width=16))
+    folder = tmp_path / "kept"
+    assert (
+        main(["snapshots", "--spec", spec.to_json(), "--epochs", "0", "1", "--out", str(folder), "--quiet"]) == 0
+    )
+    rows = {}
+    for epoch in (0, 1):
+        inference = Inference("euler", 0.05, 5)
+        run = changed(spec.to_dict(), inference=vars(inference), batch_size=1, dtype="float64")
+        text = json.dumps({"run": run, "trained": spec.to_dict(), "epoch": epoch})
+        out = tmp_path / f"{epoch}.npz"
+        assert main(["propagate", "--spec", text, "--weights", str(folder), "--out", str(out), "--quiet"]) == 0
+        rows[epoch] = trace.read(out, Propagation.from_dict(json.loads(text))).errors[0, -1]
+    assert rows[0] != rows[1]
+    assert main(["propagate", "--spec", text, "--out", str(out)]) == 1
+    assert "after training needs them" in capsys.readouterr().err
+    assert main(["propagate", "--spec", text, "--weights", str(tmp_path), "--out", str(out)]) == 1
+    assert "epoch01.npz: no weights" in capsys.readouterr().err
+
+
+def test_stopped_snapshots_resume_to_the_same_weights(tiny, tmp_path):
+    spec = tiny("hep", epochs=6, network=Network(8, width=64), inference=Inference("adam", 0.005, 24))
+    command = [sys.executable, "-m", "highways", "snapshots", "--spec", spec.to_json(), "--epochs", "0", "3", "6"]
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert subprocess.run([*command, "--out", str(whole)], capture_output=True).returncode == 0
+    stopped = subprocess.Popen([*command, "--out", str(parts)], stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 120
+    while not (parts / "epoch03.npz").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    stopped.send_signal(signal.SIGTERM)
+    _, said = stopped.communicate()
+    assert stopped.returncode == 143, said
+    assert checkpoint_path(parts / "training.json").exists()
+    assert not (parts / "epoch06.npz").exists()
+    assert subprocess.run([*command, "--out", str(parts)], capture_output=True).returncode == 0
+    for epoch in (0, 3, 6):
+        name = f"epoch{epoch:02d}.npz"
+        assert (parts / name).read_bytes() == (whole / name).read_bytes()
+    assert record.read(parts / "training.json")["epochs"] == record.read(whole / "training.json")["epochs"]
