@@ -22,7 +22,7 @@ for kind, artefact in ALL_ARTEFACTS:
             name=artefact,
             config=CONFIG,
             runs=runs_folder,
-            traces=TRACES_FOLDER,
+            traces=traces_folder,
             folder=lambda w, output: Path(output[0]).parent,
         message:
             f"{kind}: {artefact}"

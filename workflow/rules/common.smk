@@ -55,6 +55,10 @@ def traces(wanted):
     return [f"{TRACES_FOLDER}/{one.path}.npz" for one in wanted]
 
 
+def traces_folder(wildcards):
+    return TRACES_FOLDER
+
+
 def records(wanted):
     return [record(run) for run in wanted]
 
@@ -66,6 +70,31 @@ def data_check(run):
     return (
         [] if Path(record(run)).exists() and not check.exists() else ancient(str(check))
     )
+
+
+def snapshots(run):
+    return [
+        f"{RESULTS}/snapshots/{run.path}/epoch{epoch:02d}.npz"
+        for epoch in config["propagation"]["during_training"]["epochs"]
+    ]
+
+
+def weights(one):
+    return f"{RESULTS}/snapshots/{SNAPSHOT_OF[one.trained]}"
+
+
+# As for runs: a trace that came with a clone needs neither data nor weights.
+def trace_inputs(wildcards):
+    one = PROPAGATIONS[wildcards.trace]
+    needed = [f"{RESULTS}/data/{one.run.dataset}.json"]
+    if one.trained is not None:
+        needed.append(f"{weights(one)}/epoch{one.epoch:02d}.npz")
+    came_with_a_clone = Path(traces([one])[0]).exists()
+    return [
+        ancient(path)
+        for path in needed
+        if not (came_with_a_clone and not Path(path).exists())
+    ]
 
 
 def selected(wildcards):

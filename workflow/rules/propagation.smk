@@ -1,35 +1,8 @@
 # Signal propagation: one relaxation per trace, and the weights of the networks that are traced during training.
 
 
-def snapshots(run):
-    return [
-        f"{RESULTS}/snapshots/{run.path}/epoch{epoch:02d}.npz"
-        for epoch in config["propagation"]["during_training"]["epochs"]
-    ]
-
-
-def weights(one):
-    return f"{RESULTS}/snapshots/{SNAPSHOT_OF[one.trained]}"
-
-
-# As for runs: a trace that came with a clone needs neither data nor weights.
-def trace_inputs(wildcards):
-    one = PROPAGATIONS[wildcards.trace]
-    needed = [f"{RESULTS}/data/{one.run.dataset}.json"]
-    if one.trained is not None:
-        needed.append(f"{weights(one)}/epoch{one.epoch:02d}.npz")
-    came_with_a_clone = Path(traces([one])[0]).exists()
-    return [
-        ancient(path)
-        for path in needed
-        if not (came_with_a_clone and not Path(path).exists())
-    ]
-
-
 wildcard_constraints:
     trace=r".+",
-    kept=r".+",
-    epoch=r"\d\d",
 
 
 rule propagate:
@@ -81,7 +54,7 @@ for one in TRAINED:
             spec=one.spec.to_json(),
             code=code(one),
             epochs=config["propagation"]["during_training"]["epochs"],
-            out=f"{RESULTS}/snapshots/{one.path}",
+            out=lambda w, output: Path(output[0]).parent,
             folder=data_folder(),
         message:
             f"keeping the weights of {one.path} during training"
