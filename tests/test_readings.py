@@ -1,5 +1,7 @@
 """The convention search and the controls: which runs they ask for, and which they share with the paper's table."""
 
+from dataclasses import replace
+
 import pytest
 
 from highways import config as configuration
@@ -116,6 +118,12 @@ def test_a_control_can_have_its_own_place_epochs_and_schedule(paper):
     spec = runs[0].spec
     assert (spec.epochs, spec.learning.horizon, spec.learning.schedule) == (62, 24000, "warmup_cosine")
     assert 61 * 391 < spec.learning.horizon <= 62 * 391
+
+
+def test_a_control_of_the_batch_size_changes_that_alone(paper):
+    (run,) = [run for run in control_runs(paper) if run.path.startswith("controls/small_batches/")]
+    of_table = {run.path: run.spec for run in table_runs(paper)}["paper/mnist/L008/hep/alpha1.8_k1/seed0"]
+    assert run.spec == replace(of_table, batch_size=32)
 
 
 def test_controls_that_change_nothing_are_cells_of_the_table(paper):

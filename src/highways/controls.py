@@ -65,8 +65,8 @@ def _arm_config(config: Config, arm: Mapping[str, Any], place: Mapping[str, Any]
             "seeds": config["learning_rate_sweep"]["seeds"],
             "learning_rates": rates,
         }
-    if "epochs" in changes:
-        derived["training"] = {**config["training"], "epochs": changes["epochs"]}
+    training = {key: changes[key] for key in ("epochs", "batch_size") if key in changes}
+    derived["training"] = {**config["training"], **training}
     if "horizon" in changes:
         row = {"method": arm["method"], "depth": place["depth"], "horizon": changes["horizon"]}
         derived["exceptions"] = [*config["exceptions"], row]
