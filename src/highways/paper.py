@@ -143,3 +143,8 @@ def layer_error(layer: int, optimizer: str) -> LayerError:
     if isinstance(printed, dict):
         return LayerError(printed["below"], upper_bound=True)
     return LayerError(printed, upper_bound=False)
+
+
+def claims() -> tuple[dict[str, Any], ...]:
+    """What the paper claims and can be checked; `rule` names what decides it."""
+    return tuple(dict(claim) for claim in _document()["claims"])

@@ -14,6 +14,7 @@ from highways.runs import Config
 def controls(config: Config, folder: Path) -> Table:
     """Test accuracy of every control: one row per control, one column per place."""
     rows: dict[str, dict[str, str]] = {}
+    columns: dict[str, tuple[str, int]] = {}
     cells, data = {}, []
     for arm in arms(config):
         dataset, depth, method = arm.cell
@@ -21,6 +22,7 @@ def controls(config: Config, folder: Path) -> Table:
         cell = cells_at(arm.config, folder, [arm.cell])[arm.cell]
         cells[f"{arm.title}, {place}"] = cell
         rows.setdefault(arm.title, {})[place] = cell.text
+        columns[place] = (dataset, depth)
         data.append(
             {
                 "control": arm.name,
@@ -31,10 +33,11 @@ def controls(config: Config, folder: Path) -> Table:
                 "status": cell.status,
             }
         )
+    frame = pd.DataFrame.from_dict(rows, orient="index", columns=sorted(columns, key=columns.__getitem__))
     return Table(
         "controls",
         "What the highways add: test accuracy (%) of HEP, PC and their controls",
-        pd.DataFrame.from_dict(rows, orient="index").fillna("").rename_axis("Control"),
+        frame.fillna("").rename_axis("Control"),
         pd.DataFrame(data),
         (
             spread_note(config),

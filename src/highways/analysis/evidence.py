@@ -1,0 +1,136 @@
+"""What the claims are judged on: test accuracies, ours or the paper's, with their uncertainty; and traces."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+from scipy import stats
+
+from highways import paper
+from highways.analysis.cells import Cell, cells_at, density_cells, strength_cells
+from highways.analysis.propagation import traces
+from highways.propagation.spec import Propagation
+from highways.propagation.trace import Trace
+from highways.runs import CellKey, Config, sweep_config
+
+CONFIDENCE = 0.95
+FULL = 3  # seeds of the paper
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Test accuracies of one cell in percent.
+
+    std: of the sample; for one seed the paper's std of that cell, which stands in for it.
+    seeds: the accuracies by seed where they are known.
+    """
+
+    mean: float
+    std: float
+    n: int
+    seeds: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        return f"{self.mean:.1f} (n=1)" if self.n == 1 else f"{self.mean:.1f} ± {self.std:.1f} (n={self.n})"
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Confidence interval of the mean: Student's, and normal where the std is a stand-in."""
+        half = _quantile(self.n - 1 if self.n > 1 else math.inf) * self.std / math.sqrt(self.n)
+        return self.mean - half, self.mean + half
+
+
+def difference(a: Sample, b: Sample) -> tuple[float, float, float]:
+    """mean(a) - mean(b), and its confidence interval: paired where both have the same seeds, else Welch's."""
+    gap = a.mean - b.mean
+    shared = sorted(a.seeds)
+    if len(shared) > 1 and shared == sorted(b.seeds):
+        pairs = [a.seeds[seed] - b.seeds[seed] for seed in shared]
+        half = _quantile(len(pairs) - 1) * float(stats.tstd(pairs)) / math.sqrt(len(pairs))
+    else:
+        parts = [sample.std**2 / sample.n for sample in (a, b)]
+        known = [(part, sample.n - 1) for part, sample in zip(parts, (a, b), strict=True) if sample.n > 1]
+        spread = sum(part**2 / freedom for part, freedom in known)
+        half = _quantile(sum(parts) ** 2 / spread if spread > 0 else math.inf) * math.sqrt(sum(parts))
+    return gap, gap - half, gap + half
+
+
+def _quantile(freedom: float) -> float:
+    probability = 0.5 + CONFIDENCE / 2
+    return float(stats.norm.ppf(probability) if math.isinf(freedom) else stats.t.ppf(probability, freedom))
+
+
+class Accuracies(Protocol):
+    """Where a rule finds accuracies; None where there is none."""
+
+    def accuracy(self, dataset: str, depth: int, method: str) -> Sample | None: ...
+
+    def strength(self) -> Mapping[float, Sample | None]: ...
+
+    def density(self, every: int) -> Sample | None: ...
+
+
+class Published:
+    """The paper's own numbers. It prints none of the strength sweep."""
+
+    def accuracy(self, dataset: str, depth: int, method: str) -> Sample | None:
+        return _published(paper.accuracy(dataset, depth, method))
+
+    def strength(self) -> Mapping[float, Sample | None]:
+        return {}
+
+    def density(self, every: int) -> Sample | None:
+        return _published(paper.density("mnist", 32, every))
+
+
+@dataclass(frozen=True, eq=False)
+class Ours:
+    """The records and traces of this project."""
+
+    config: Config
+    runs: Path
+    traces_folder: Path
+
+    @cached_property
+    def _cells(self) -> dict[CellKey, Cell]:
+        config = self.config
+        keys = [(d, n, m) for d in config["datasets"] for n in config["depths"] for m in config["methods"]]
+        return cells_at(config, self.runs, keys)
+
+    def accuracy(self, dataset: str, depth: int, method: str) -> Sample | None:
+        cell = self._cells.get((dataset, depth, method))
+        return None if cell is None else _sample(cell, paper.accuracy(dataset, depth, method))
+
+    def strength(self) -> Mapping[float, Sample | None]:
+        block = self.config["strength_sweep"]
+        printed = paper.accuracy(block["dataset"], block["depth"], "hep")
+        return {alpha: _sample(cell, printed) for alpha, cell in strength_cells(self.config, self.runs).items()}
+
+    @property
+    def strength_epochs(self) -> int:
+        """The epochs of the strength sweep."""
+        return int(sweep_config(self.config, "strength")["training"]["epochs"])
+
+    def density(self, every: int) -> Sample | None:
+        block = self.config["density_sweep"]
+        cell = density_cells(self.config, self.runs).get(every)
+        printed = paper.density(block["dataset"], block["depth"], every)
+        return None if cell is None else _sample(cell, printed)
+
+    def traces(self, wanted: Sequence[Propagation]) -> list[Trace]:
+        return traces(wanted, self.traces_folder)
+
+
+def _sample(cell: Cell, printed: paper.Published | None) -> Sample | None:
+    if cell.mean is None:
+        return None
+    stand_in = max(0.1, printed.std) if printed else 1.0
+    return Sample(cell.mean, stand_in if cell.std is None else cell.std, cell.n, cell.accuracies)
+
+
+def _published(printed: paper.Published | None) -> Sample | None:
+    return None if printed is None else Sample(printed.mean, printed.std, FULL)

@@ -1,0 +1,140 @@
+"""Does the paper hold? Every claim of paper.yaml, judged on records and traces, and on the paper's own numbers."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from highways import paper
+from highways.analysis.evidence import Ours, Published
+from highways.analysis.notes import conventions_note
+from highways.analysis.rendering import Table
+from highways.analysis.rules import (
+    ACCURACY_RULES,
+    CAVEAT,
+    FAILS,
+    HOLDS,
+    NOT_RUN,
+    TRACE_RULES,
+    Claim,
+    Part,
+    either,
+    overall,
+)
+from highways.record import RecordError
+from highways.runs import Config
+
+METHOD = (
+    "A part of a claim holds, or does not, where a 95 % confidence interval lies wholly on one side of what is "
+    "claimed: Student's for a mean, paired for two methods with the same seeds, else Welch's. For a single seed "
+    "the paper's std of that cell stands in. In between it is undecided, which is a caveat, as are fewer than "
+    "three seeds.",
+    "The paper does not say which untrained network its diagnostic uses. A claim about it holds with a caveat "
+    "where it holds in one of the two that we relax.",
+    "By the paper's own numbers: the same rule on what the paper prints.",
+)
+_ORDER = (HOLDS, CAVEAT, NOT_RUN, FAILS)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim with the verdict on it.
+
+    on_paper: the verdict of the same rule on the paper's own numbers; empty where it prints none.
+    """
+
+    id: str
+    claim: str
+    place: str
+    verdict: str
+    parts: tuple[Part, ...]
+    on_paper: str = ""
+
+    @property
+    def caveats(self) -> str:
+        """Why it does not simply hold."""
+        missing = [part.where for part in self.parts if part.verdict == NOT_RUN]
+        reasons = [f"{part.where}: {part.caveat}" for part in self.parts if part.caveat]
+        return "; ".join([*reasons, *([f"not run: {', '.join(missing)}"] if missing else [])])
+
+
+def judge(config: Config, runs: Path, traces: Path) -> list[Judged]:
+    """The verdict on every claim, in the order of paper.yaml."""
+    ours = Ours(config, runs, traces)
+    judged: dict[str, Judged] = {}
+    for claim in paper.claims():
+        judged[claim["id"]] = _judged(claim, ours, judged)
+    return list(judged.values())
+
+
+def _judged(claim: Claim, ours: Ours, before: dict[str, Judged]) -> Judged:
+    head = (claim["id"], claim["claim"], claim["place"])
+    if claim["rule"] == "all_of":
+        named = [before[name] for name in claim["claims"]]
+        parts = tuple(Part(one.id, one.verdict, one.verdict, one.caveats) for one in named)
+        return Judged(*head, overall(parts), parts)
+    if claim["rule"] in TRACE_RULES:
+        parts = tuple(TRACE_RULES[claim["rule"]](claim, ours))
+        return Judged(*head, either(parts), parts)
+    rule = ACCURACY_RULES[claim["rule"]]
+    parts, theirs = tuple(rule(claim, ours)), overall(rule(claim, Published()))
+    return Judged(*head, overall(parts), parts, "" if theirs == NOT_RUN else theirs)
+
+
+def document(config: Config, judged: list[Judged]) -> dict[str, Any]:
+    """The verdict as plain data."""
+    counts = {verdict: sum(one.verdict == verdict for one in judged) for verdict in _ORDER}
+    claims = [{**asdict(one), "caveats": one.caveats} for one in judged]
+    reading = {**config["conventions"], "sigma_v": config["highway"]["sigma_v"]}
+    return {"counts": counts, "reading": reading, "claims": claims}
+
+
+def lost(judged: list[Judged], path: Path) -> list[str]:
+    """The claims that held in the verdict of that file and do not now; RecordError where it is none."""
+    try:
+        before = {claim["id"]: claim["verdict"] for claim in json.loads(path.read_text())["claims"]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RecordError(
+            f"{path}: not a verdict ({error}); make it with `highways verdict --out {path}`"
+        ) from None
+    now = {one.id: one.verdict for one in judged}
+    held = {name for name, verdict in before.items() if verdict in (HOLDS, CAVEAT)}
+    return sorted(name for name in held if now.get(name) not in (HOLDS, CAVEAT))
+
+
+def table(config: Config, judged: list[Judged]) -> Table:
+    """One row per claim."""
+    rows = [
+        {
+            "Claim": one.claim,
+            "Verdict": one.verdict,
+            "Evidence": "; ".join(f"{part.where}: {part.finding}" for part in one.parts),
+            "Caveats": one.caveats,
+            "By the paper's own numbers": one.on_paper or "—",
+            "Where": one.place,
+        }
+        for one in judged
+    ]
+    data = [
+        {
+            "claim": one.id,
+            "verdict": one.verdict,
+            "on_paper": one.on_paper,
+            "where": part.where,
+            "finding": part.finding,
+            "part_verdict": part.verdict,
+            "caveat": part.caveat,
+        }
+        for one in judged
+        for part in one.parts
+    ]
+    counts = ", ".join(f"{number} {name}" for name, number in document(config, judged)["counts"].items())
+    return Table(
+        "verdict",
+        f"Does the paper hold? Of {len(judged)} claims: {counts}",
+        pd.DataFrame(rows).set_index("Claim"),
+        pd.DataFrame(data),
+        (*METHOD, conventions_note(config)),
+    )
