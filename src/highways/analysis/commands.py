@@ -6,11 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from matplotlib.figure import Figure
+
 from highways import record
 from highways.analysis import rendering, style
 from highways.analysis.figures import FIGURES
 from highways.analysis.frame import load
 from highways.analysis.propagation import TRACE_FIGURES, TRACE_TABLES
+from highways.analysis.rendering import Table
 from highways.analysis.selection import Selection, SelectionError, select_learning_rate
 from highways.analysis.tables import TABLES
 from highways.fields import SpecError
@@ -32,14 +35,21 @@ class Sources:
 
 def table(name: str, config: Config, sources: Sources, out_folder: Path) -> None:
     """Write the table of that name as CSV, Markdown, HTML and LaTeX."""
-    rendering.write(_made("table", name, config, sources, TABLES, TRACE_TABLES), out_folder)
+    rendering.write(make_table(name, config, sources), out_folder)
 
 
 def figure(name: str, config: Config, sources: Sources, out_folder: Path) -> None:
     """Write the figure of that name as PNG and PDF; NothingRun where it would be empty."""
+    style.write(draw(name, config, sources), out_folder, name)
+
+
+def make_table(name: str, config: Config, sources: Sources) -> Table:
+    return _made("table", name, config, sources, TABLES, TRACE_TABLES)
+
+
+def draw(name: str, config: Config, sources: Sources) -> Figure:
     with style.journal():
-        drawn = _made("figure", name, config, sources, FIGURES, TRACE_FIGURES)
-    style.write(drawn, out_folder, name)
+        return _made("figure", name, config, sources, FIGURES, TRACE_FIGURES)
 
 
 def _made(kind: str, name: str, config: Config, sources: Sources, of_runs: Makers[T], of_traces: Makers[T]) -> T:

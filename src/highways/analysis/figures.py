@@ -8,6 +8,7 @@ from matplotlib.ticker import MaxNLocator
 
 from highways import paper
 from highways.analysis import drawing, style
+from highways.analysis.architecture import architecture
 from highways.analysis.cells import density_cells, depth_cells, strength_cells
 from highways.analysis.frame import curves
 from highways.analysis.layers import gradients, scales
@@ -144,4 +145,5 @@ FIGURES: dict[str, Callable[[Config, Path], Figure]] = {
     "training": training,
     "gradients": gradients,
     "scales": scales,
+    "architecture": architecture,
 }

@@ -1,5 +1,6 @@
 """The look of the figures: one colour and marker per method, safe for colour-blind readers."""
 
+import io
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -72,16 +73,26 @@ def finish(figure: Figure, lines: list[str]) -> None:
     figure.set_layout_engine("none")
 
 
+_FORMATS: dict[str, dict[str, Any]] = {
+    "png": {"dpi": 150, "metadata": {"Software": None}},
+    "pdf": {"metadata": {"CreationDate": None}},
+}
+
+
 def write(figure: Figure, folder: Path, name: str) -> None:
     """Write `<name>.png` and `<name>.pdf`; equal figures give equal bytes."""
-    formats: dict[str, dict[str, Any]] = {
-        "png": {"dpi": 150, "metadata": {"Software": None}},
-        "pdf": {"metadata": {"CreationDate": None}},
-    }
     with journal():
-        for ending, options in formats.items():
+        for ending, options in _FORMATS.items():
 
             def save(path: Path, ending: str = ending, options: dict[str, Any] = options) -> None:
                 figure.savefig(path, format=ending, **options)
 
             write_atomically(folder / f"{name}.{ending}", save)
+
+
+def png(figure: Figure) -> bytes:
+    """The bytes of `<name>.png`."""
+    buffer = io.BytesIO()
+    with journal():
+        figure.savefig(buffer, format="png", **_FORMATS["png"])
+    return buffer.getvalue()

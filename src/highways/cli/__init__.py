@@ -9,6 +9,7 @@ from highways.cli.build import add_build
 from highways.cli.data import add_data
 from highways.cli.plan import add_cost, add_status
 from highways.cli.propagate import add_propagate, add_snapshots
+from highways.cli.report import add_report
 from highways.cli.train import add_profile, add_train
 from highways.errors import UserError
 
@@ -17,6 +18,7 @@ EXIT_CODES = """exit codes:
   1    bad input, or a file that cannot be read or written; one line says which and what to do
   2    wrong use of the command line
   3    status: some runs are not finished
+  4    verdict --strict: a claim that held no longer does
   130  interrupted by Ctrl-C (143: by SIGTERM); a checkpoint was written, the same command resumes"""
 
 
@@ -59,4 +61,5 @@ def _parser() -> argparse.ArgumentParser:
     add_status(commands)
     add_cost(commands)
     add_analysis(commands)
+    add_report(commands)
     return parser

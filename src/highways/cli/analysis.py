@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from highways.cli.shared import add_config, add_runs, command, read_config
+from highways.cli.shared import add_config, add_runs, add_traces, command, read_config
 
 
 def add_analysis(commands: Any) -> None:
@@ -20,13 +20,7 @@ def add_analysis(commands: Any) -> None:
         parser.add_argument("name", help="see the README; a wrong name lists the right ones")
         add_config(parser)
         add_runs(parser)
-        parser.add_argument(
-            "--traces",
-            type=Path,
-            default=Path("results/propagation"),
-            metavar="FOLDER",
-            help="folder of the traces of `propagate` (default: %(default)s)",
-        )
+        add_traces(parser)
         parser.add_argument("--out", type=Path, default=Path(f"results/{folder}"), metavar="FOLDER")
     select = command(
         commands,

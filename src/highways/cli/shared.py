@@ -41,6 +41,16 @@ def add_runs(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_traces(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--traces",
+        type=Path,
+        default=Path("results/propagation"),
+        metavar="FOLDER",
+        help="folder of the traces of `propagate` (default: %(default)s)",
+    )
+
+
 def read_config(options: argparse.Namespace) -> Config:
     text: str = options.config
     if text.lstrip().startswith("{"):

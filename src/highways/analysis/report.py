@@ -1,0 +1,128 @@
+"""One page that says whether the paper holds, and on what evidence; made from records and traces alone."""
+
+import base64
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib.figure import Figure
+
+from highways import __version__, paper
+from highways.analysis import costs, rendering, style, verdict
+from highways.analysis.cells import depth_cells
+from highways.analysis.commands import Sources, draw, make_table
+from highways.analysis.drawing import NothingRun
+from highways.analysis.notes import DATASET_TITLES, plain
+from highways.analysis.sections import SECTIONS, Item
+from highways.config import all_runs
+from highways.files import write_text
+from highways.methods import METHODS
+from highways.record import RecordError
+from highways.runs import Config
+
+_START, _END = "<!-- results: start -->", "<!-- results: end -->"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An item with what the page shows: HTML of a table, an embedded picture, or neither where nothing was run."""
+
+    item: Item
+    html: str = ""
+    picture: str = ""
+
+
+def write(config: Config, sources: Sources, out: Path, *, artefacts: bool = True) -> None:
+    """Write the verdict and the page below `out`, and with `artefacts` every table and figure that can be made."""
+    judged = verdict.judge(config, sources.runs, sources.traces)
+    document = verdict.document(config, judged)
+    write_text(out / "verdict.json", json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    rendering.write(verdict.table(config, judged), out / "tables")
+    sections = {
+        heading: [_shown(item, config, sources, out if artefacts else None) for item in items]
+        for heading, items in SECTIONS.items()
+    }
+    runs = all_runs(config)
+    records = costs.read_all(runs, sources.runs)
+    appendix = [
+        costs.cost_table(runs, records),
+        costs.provenance_table(records),
+        costs.missing(runs, records),
+    ]
+    environment = Environment(
+        loader=PackageLoader("highways.analysis", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    page = environment.get_template("report.html.j2").render(
+        version=__version__,
+        counts=document["counts"],
+        claims=judged,
+        method=verdict.METHOD,
+        sections=sections,
+        appendix=[rendering.to_html(table) for table in appendix],
+        reading={key: plain(value) for key, value in document["reading"].items()},
+        departures=_departures(config),
+    )
+    write_text(out / "report.html", page)
+
+
+def _shown(item: Item, config: Config, sources: Sources, out: Path | None) -> Shown:
+    if item.kind == "table":
+        table = make_table(item.name, config, sources)
+        if out is not None:
+            rendering.write(table, out / "tables")
+        return Shown(item, html=rendering.to_html(table))
+    try:
+        figure = draw(item.name, config, sources)
+    except NothingRun:
+        return Shown(item)
+    if out is not None:
+        style.write(figure, out / "figures", item.name)
+    return Shown(item, picture=_embedded(figure))
+
+
+def _embedded(figure: Figure) -> str:
+    return "data:image/png;base64," + base64.b64encode(style.png(figure)).decode()
+
+
+def _departures(config: Config) -> list[str]:
+    """Where the configuration has another value than the paper prints."""
+    found = []
+    for setting in paper.shared():
+        section, _, key = setting.key.partition(".")
+        ours = config[section][key] if key else config[section]
+        if ours != setting.value:
+            found.append(
+                f"{setting.key}: {plain(ours)}, where the paper has {plain(setting.value)} ({setting.place})"
+            )
+    return found
+
+
+def readme_block(config: Config, runs: Path) -> str:
+    """The results table of the README: a row of ours and one of the paper's wherever anything has been run."""
+    cells = depth_cells(config, runs)
+    lines = ["| test accuracy (%) | " + " | ".join(METHODS[m].title for m in config["methods"]) + " |"]
+    lines.append("|---|" + "---|" * len(config["methods"]))
+    for dataset in config["datasets"]:
+        for depth in config["depths"]:
+            row = {method: cells[dataset, depth, method] for method in config["methods"]}
+            if all(cell.status == "not run" for cell in row.values()):
+                continue
+            title = f"{DATASET_TITLES[dataset]}, L = {depth}"
+            printed = [paper.accuracy(dataset, depth, method) for method in row]
+            lines.append(f"| {title}, ours | " + " | ".join(cell.text for cell in row.values()) + " |")
+            lines.append(f"| {title}, paper | " + " | ".join(p.text if p else "—" for p in printed) + " |")
+    return "\n".join(lines)
+
+
+def update_readme(path: Path, block: str) -> None:
+    """Put the block between the markers; RecordError where they are missing."""
+    before, start, rest = path.read_text(encoding="utf-8").partition(_START)
+    _, end, after = rest.partition(_END)
+    if not (start and end):
+        raise RecordError(f"{path}: has no lines {_START} and {_END} to put the results between")
+    write_text(path, f"{before}{_START}\n{block}\n{_END}{after}")

@@ -1,0 +1,86 @@
+"""`highways verdict` and `highways report`: does the paper hold?"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from highways.cli.shared import add_config, add_runs, add_traces, command, read_config
+
+LOST = 4
+
+
+def add_report(commands: Any) -> None:
+    verdict = command(
+        commands,
+        "verdict",
+        _verdict,
+        "judge every claim of the paper on the records and traces",
+        "One line per claim; --claim shows the evidence of one.\n\n"
+        "  highways verdict\n"
+        "  highways verdict --claim hep_trains\n"
+        "  highways verdict --strict results/verdict.json",
+    )
+    verdict.add_argument("--claim", metavar="ID", help="show this claim with its evidence")
+    verdict.add_argument("--out", type=Path, metavar="FILE", help="write the verdict as JSON")
+    verdict.add_argument(
+        "--strict",
+        type=Path,
+        metavar="FILE",
+        help=f"exit with {LOST} where a claim that held in this earlier verdict no longer does",
+    )
+    report = command(
+        commands,
+        "report",
+        _report,
+        "write every table and figure that can be made, the verdict and one page with all of it",
+        "From records and traces alone: nothing is trained. What was not run says so.",
+    )
+    report.add_argument("--out", type=Path, default=Path("results"), metavar="FOLDER", help="default: %(default)s")
+    report.add_argument("--only-page", action="store_true", help="the verdict and the page; no tables, no figures")
+    report.add_argument("--readme", type=Path, metavar="FILE", help="renew the results between its markers too")
+    for parser in (verdict, report):
+        add_config(parser)
+        add_runs(parser)
+        add_traces(parser)
+
+
+def _verdict(options: argparse.Namespace) -> int:
+    from highways.analysis import verdict
+    from highways.fields import SpecError
+    from highways.files import write_text
+
+    config = read_config(options)
+    judged = verdict.judge(config, options.runs, options.traces)
+    shown = [one for one in judged if options.claim in (None, one.id)]
+    if not shown:
+        raise SpecError(
+            f"--claim: {options.claim!r} does not exist; it takes {', '.join(one.id for one in judged)}"
+        )
+    for one in shown:
+        print(f"{one.verdict:<20}  {one.id:<22}  {one.claim}")
+        for part in one.parts if options.claim else ():
+            caveat = f" ({part.caveat})" if part.caveat else ""
+            print(f"    {part.where}: {part.finding}: {part.verdict}{caveat}")
+    document = verdict.document(config, judged)
+    if options.claim is None:
+        print(", ".join(f"{number} {name}" for name, number in document["counts"].items()))
+    lost = [] if options.strict is None else verdict.lost(judged, options.strict)
+    if options.out is not None:
+        write_text(options.out, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    for name in lost:
+        print(f"highways: {name} held in {options.strict} and no longer does", file=sys.stderr)
+    return LOST if lost else 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    from highways.analysis import commands, report
+
+    config = read_config(options)
+    sources = commands.Sources(options.runs, options.traces)
+    report.write(config, sources, options.out, artefacts=not options.only_page)
+    if options.readme is not None:
+        report.update_readme(options.readme, report.readme_block(config, options.runs))
+    print(options.out / "report.html", file=sys.stderr)
+    return 0
