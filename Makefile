@@ -1,7 +1,8 @@
 # make smoke   set up what it needs and run the whole workflow on embedded data
 # make test    set up what it needs and run every check
+# make report  every table and figure, the verdict and results/report.html from the records; trains nothing
 # make bench   time the E-step against the ceilings of this machine, PCX and FabricPC
-.PHONY: help smoke test lint unit lock clean bench
+.PHONY: help smoke test lint unit lock clean bench report
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
@@ -35,6 +36,9 @@ lint: $(INSTALLED)
 unit: $(INSTALLED)
 	pytest --numprocesses 2 -m 'not dag'
 	pytest -m dag
+
+report: $(INSTALLED)
+	highways report --readme README.md
 
 # The lock is what a fresh environment resolves to today.
 lock:

@@ -12,6 +12,9 @@ min_version("9.12")
 configfile: "config.yaml"
 
 
+report: "workflow/report/workflow.rst"
+
+
 include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
@@ -24,3 +27,4 @@ rule all:
     input:
         records(RUNS.values()),
         artefacts(),
+        rules.report.output,

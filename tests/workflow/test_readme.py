@@ -1,6 +1,5 @@
 """The commands of the README do what it says, and its numbers are those of the records."""
 
-import csv
 import json
 import re
 import shlex
@@ -9,6 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from highways import config as configuration
+from highways.analysis import report
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "README.md").read_text()
@@ -56,28 +58,11 @@ def test_the_files_that_the_readme_names_exist():
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-def test_the_numbers_of_the_readme_are_those_of_the_table():
-    """Every data set and depth with a number of ours has its two rows, in the words of the table."""
-    rows: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
-    with (ROOT / "results/tables/depth.csv").open() as file:
-        for row in csv.DictReader(file):
-            rows.setdefault((row["dataset"], row["depth"]), {})[row["method"]] = row
-    for (dataset, depth), cells in rows.items():
-        if not any(cell["mean"] for cell in cells.values()):
-            continue
-        title = f"{'MNIST' if dataset == 'mnist' else 'Fashion-MNIST'}, L = {depth}"
-        chosen = [cells[method] for method in ("pc", "hep", "backprop")]
-        ours = " | ".join(_as_printed(cell) for cell in chosen)
-        theirs = " | ".join(f"{float(c['paper_mean']):.1f} ± {float(c['paper_std']):.1f}" for c in chosen)
-        assert f"| {title}, ours | {ours} |" in TEXT
-        assert f"| {title}, paper | {theirs} |" in TEXT
-
-
-def _as_printed(cell: dict[str, str]) -> str:
-    if not cell["mean"]:
-        return "not run"
-    spread = f" ± {float(cell['std']):.1f}" if cell["std"] else ""
-    return f"{float(cell['mean']):.1f}{spread} (n={cell['n']})"
+def test_the_results_of_the_readme_are_those_of_the_records():
+    """They stand between markers; `make report` renews them."""
+    block = report.readme_block(configuration.load(ROOT / "config.yaml"), ROOT / "results/runs")
+    assert "MNIST, L = 4, ours" in block
+    assert f"<!-- results: start -->\n{block}\n<!-- results: end -->" in TEXT, "stale: make report"
 
 
 def test_the_speed_in_the_readme_is_that_of_the_benchmark():

@@ -9,7 +9,7 @@ for kind, artefact in ALL_ARTEFACTS:
         input:
             sources(kind, artefact),
         output:
-            multiext(f"<results>/{kind}s/{artefact}", *ENDINGS[kind]),
+            outputs(kind, artefact),
         log:
             f"<results>/logs/{kind}s/{artefact}.log",
         conda:
@@ -24,6 +24,8 @@ for kind, artefact in ALL_ARTEFACTS:
             runs=runs_folder,
             traces=traces_folder,
             folder=lambda w, output: Path(output[0]).parent,
+            text=ITEMS[kind, artefact].text,
+            command=ITEMS[kind, artefact].command,
         message:
             f"{kind}: {artefact}"
         shell:
@@ -45,3 +47,35 @@ rule propagation:
 rule conventions:
     input:
         rules.table_conventions.output,
+
+
+rule report:
+    input:
+        records(RUNS.values()),
+        artefacts(),
+    output:
+        page=report(
+            "<results>/report.html",
+            caption="../report/page.rst",
+            category="The verdict",
+            labels={"what": "the page"},
+        ),
+        verdict="<results>/verdict.json",
+        table=multiext("<results>/tables/verdict", *ENDINGS["table"]),
+    log:
+        "<results>/logs/report.log",
+    conda:
+        "../../environment.yml"
+    resources:
+        mem_mb=2000,
+        runtime=30,
+    params:
+        config=CONFIG,
+        runs=runs_folder,
+        traces=traces_folder,
+        folder=lambda w, output: Path(output.page).parent,
+    message:
+        "the verdict and the report"
+    shell:
+        "highways report --only-page --config {params.config:q} --runs {params.runs:q} --traces {params.traces:q}"
+        " --out {params.folder:q} 2> {log:q}"

@@ -13,6 +13,7 @@ from snakemake.exceptions import WorkflowError
 from snakemake.io import IOFile
 
 from highways import config as configuration
+from highways.analysis.sections import SECTIONS
 from highways import controls, cost, provenance, readings, runs
 from highways.errors import UserError
 from highways.propagation import plan as propagation
@@ -165,6 +166,7 @@ ARTEFACTS = {
         "training": runs.table_runs,
         "gradients": controls.gradient_runs,
         "scales": readings.finalist_runs,
+        "architecture": lambda config: [],
     },
 }
 # The same for signal propagation, with the traces behind each.
@@ -183,6 +185,28 @@ ALL_ARTEFACTS = [
     for kind in ENDINGS
     for name in (*ARTEFACTS[kind], *TRACE_ARTEFACTS[kind])
 ]
+
+
+# What `snakemake --report` shows of an artefact: its HTML or its picture.
+SHOWN = (".html", ".png")
+ITEMS = {(item.kind, item.name): item for items in SECTIONS.values() for item in items}
+HEADINGS = {
+    (item.kind, item.name): heading
+    for heading, items in SECTIONS.items()
+    for item in items
+}
+
+
+def outputs(kind, name):
+    labels = {"kind": kind, "what": ITEMS[kind, name].title}
+    category = HEADINGS[kind, name]
+
+    def flagged(path):
+        caption = "../report/artefact.rst"
+        return report(path, caption=caption, category=category, labels=labels)
+
+    paths = [f"<results>/{kind}s/{name}{ending}" for ending in ENDINGS[kind]]
+    return [flagged(path) if path.endswith(SHOWN) else path for path in paths]
 
 
 def artefacts():

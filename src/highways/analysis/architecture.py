@@ -45,7 +45,7 @@ def draw(spec: RunSpec) -> Figure:
             bend = 0.28 + 0.02 * (depth - layer)
             start, end = (places[depth], _HEIGHT / 2), (places[layer], _HEIGHT / 2)
             _arrow(axes, start, end, style.colour("hep"), f"highway:{layer}", f"arc3,rad={bend:.2f}")
-    axes.set(xlim=(-0.6, len(shown) - 0.4), ylim=(-0.75, 2.5))
+    axes.set(xlim=(-0.6, len(shown) - 0.4), ylim=(-0.7, 1.9))
     axes.set_axis_off()
     entries = (
         (style.REFERENCE, "prediction μ, one layer up"),
@@ -60,7 +60,7 @@ def draw(spec: RunSpec) -> Figure:
         figure,
         [
             f"L = {depth} weight matrices, width {spec.network.width}; {endpoints}, "
-            f"every {spec.highway.every}. layer; α = {spec.highway.alpha:g}, V ~ N(0, {spec.highway.sigma_v:g}²).",
+            f"k = {spec.highway.every}; α = {spec.highway.alpha:g}, V ~ N(0, {spec.highway.sigma_v:g}²).",
             "Grey boxes are clamped. There are no forward skips.",
         ],
     )

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from statistics import stdev
 from typing import Protocol
 
 from scipy import stats
@@ -50,7 +51,7 @@ def difference(a: Sample, b: Sample) -> tuple[float, float, float]:
     shared = sorted(a.seeds)
     if len(shared) > 1 and shared == sorted(b.seeds):
         pairs = [a.seeds[seed] - b.seeds[seed] for seed in shared]
-        half = _quantile(len(pairs) - 1) * float(stats.tstd(pairs)) / math.sqrt(len(pairs))
+        half = _quantile(len(pairs) - 1) * stdev(pairs) / math.sqrt(len(pairs))
     else:
         parts = [sample.std**2 / sample.n for sample in (a, b)]
         known = [(part, sample.n - 1) for part, sample in zip(parts, (a, b), strict=True) if sample.n > 1]

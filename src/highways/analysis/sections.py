@@ -27,8 +27,8 @@ PAPER = (
         "figure",
         "propagation",
         "How far the output error travels",
-        "Heat maps of the rms error over step and layer. Under vanilla PC and μPC a front moves down one layer per "
-        "step and weakens on its way; under HEP every layer with a highway has an error from the first step on.",
+        "Heat maps of the rms error over step and layer. Under vanilla PC and μPC a front moves down one layer "
+        "per step and weakens on its way; under HEP every layer with a highway has an error at once.",
         "fig:energy-propagation, section 3",
     ),
     Item(

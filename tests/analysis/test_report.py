@@ -1,0 +1,174 @@
+"""The page, made again from what is committed, and read by a browser."""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from highways import config as configuration
+from highways import paper as published
+from highways.analysis import commands, report
+from highways.analysis.figures import FIGURES
+from highways.analysis.propagation import TRACE_FIGURES, TRACE_TABLES
+from highways.analysis.sections import SECTIONS
+from highways.analysis.tables import TABLES
+from highways.record import RecordError
+
+ROOT = Path(__file__).parents[2]
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """Everything that `make report` writes, from the committed records and traces."""
+    out = tmp_path_factory.mktemp("results")
+    sources = commands.Sources(ROOT / "results/runs", ROOT / "results/propagation")
+    report.write(configuration.load(ROOT / "config.yaml"), sources, out)
+    return out
+
+
+class Page(HTMLParser):
+    """What a test asks of a page: its identifiers, pictures, and every address that it would fetch."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.pictures: list[dict[str, str | None]] = []
+        self.addresses: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        if "id" in found:
+            self.ids.add(found["id"])
+        if tag == "img":
+            self.pictures.append(found)
+        if tag == "a":
+            self.links.append(found["href"])
+        else:
+            self.addresses += [value for key, value in found.items() if key in ("src", "href", "srcset", "data")]
+
+
+def test_the_committed_tables_and_verdict_are_those_of_the_committed_records(made):
+    for folder in ("tables", "."):
+        for path in (made / folder).glob("*.*"):
+            if path.name != "report.html":
+                committed = ROOT / "results" / folder / path.name
+                assert path.read_bytes() == committed.read_bytes(), f"stale: {committed}; make report"
+    assert {path.name for path in (ROOT / "results/tables").iterdir()} == {
+        path.name for path in (made / "tables").iterdir()
+    }
+    drawn = {path.name for path in (made / "figures").iterdir()}
+    assert drawn == {path.name for path in (ROOT / "results/figures").iterdir()}
+
+
+def test_the_page_shows_every_claim_table_and_figure_once(made):
+    text = (made / "report.html").read_text()
+    page = Page(text)
+    for claim in published.claims():
+        assert f"claim-{claim['id']}" in page.ids
+        assert html.escape(claim["claim"], quote=False).replace('"', "&#34;") in text.replace("&#39;", "'")
+    items = [(item.kind, item.name) for section in SECTIONS.values() for item in section]
+    assert sorted(items) == sorted(
+        [("table", name) for name in (*TABLES, *TRACE_TABLES)]
+        + [("figure", name) for name in (*FIGURES, *TRACE_FIGURES)]
+    )
+    assert {f"{kind}-{name}" for kind, name in items} <= page.ids
+    assert all(link.startswith("#") and link[1:] in page.ids for link in page.links)
+    assert text.index('id="verdict"') < text.index('id="table-depth"')
+
+
+def test_the_page_needs_nothing_from_elsewhere(made):
+    text = (made / "report.html").read_text()
+    page = Page(text)
+    assert all(address.startswith("data:image/png;base64,") for address in page.addresses)
+    assert "url(" not in text
+    assert "@import" not in text
+    assert "default-src 'none'" in text
+
+
+def test_every_picture_says_in_words_what_it_shows(made):
+    page = Page((made / "report.html").read_text())
+    drawn = [path.stem for path in (made / "figures").glob("*.png")]
+    assert len(page.pictures) == len(drawn) > 8
+    assert all(len(picture["alt"]) > 20 for picture in page.pictures)
+
+
+def test_the_counts_are_those_of_the_verdicts(made):
+    document = json.loads((made / "verdict.json").read_text())
+    text = (made / "report.html").read_text()
+    for name, number in document["counts"].items():
+        assert f"<b>{number}</b>{name}" in text
+        assert sum(claim["verdict"] == name for claim in document["claims"]) == number
+
+
+PROBE = """<script>
+const errors = [];
+window.addEventListener("error", (event) => errors.push(String(event.message)));
+document.addEventListener("securitypolicyviolation", (event) => errors.push("fetches " + event.blockedURI));
+window.addEventListener("load", () => {
+  const table = document.querySelector("#verdict table");
+  const column = () => [...table.tBodies[0].rows].map((row) => row.cells[1].textContent.trim());
+  const button = table.tHead.rows[0].cells[1].querySelector("button");
+  const before = column();
+  button.click();
+  const up = column();
+  button.click();
+  const down = column();
+  const pictures = [...document.images].map((image) => image.complete && image.naturalWidth > 100);
+  const width = document.documentElement.scrollWidth;
+  const result = { errors, before, up, down, pictures, width, window: window.innerWidth };
+  const out = document.createElement("pre");
+  out.id = "result";
+  out.textContent = JSON.stringify(result);
+  document.body.append(out);
+});
+</script></head>"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium to read the page with (Debian: apt install chromium)")
+@pytest.mark.parametrize("width", [500, 1200])
+def test_a_browser_shows_it_without_an_error_and_sorts_its_tables(made, tmp_path, width):
+    page = tmp_path / "page.html"
+    page.write_text((made / "report.html").read_text().replace("</head>", PROBE, 1))
+    shown = subprocess.run(
+        [
+            CHROMIUM,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            f"--user-data-dir={tmp_path}/profile",
+            f"--window-size={width},900",
+            "--virtual-time-budget=10000",
+            "--dump-dom",
+            page.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    found = re.search(r'<pre id="result">(.*?)</pre>', shown.stdout, re.DOTALL)
+    assert found, shown.stderr[-2000:]
+    result = json.loads(html.unescape(found.group(1)))
+    assert result["errors"] == []
+    assert result["up"] == sorted(result["before"], key=str.lower)
+    assert result["down"] == result["up"][::-1]
+    assert result["pictures"]
+    assert all(result["pictures"])
+    assert result["width"] <= result["window"] + 1  # nothing sticks out: tables scroll in themselves
+
+
+def test_the_readme_is_renewed_between_its_markers_only(tmp_path):
+    readme = tmp_path / "README.md"
+    readme.write_text("before\n<!-- results: start -->\nold\n<!-- results: end -->\nafter\n")
+    report.update_readme(readme, "| new |")
+    assert readme.read_text() == "before\n<!-- results: start -->\n| new |\n<!-- results: end -->\nafter\n"
+    readme.write_text("no markers")
+    with pytest.raises(RecordError, match="has no lines"):
+        report.update_readme(readme, "| new |")
