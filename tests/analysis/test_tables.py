@@ -229,7 +229,7 @@ def test_every_data_set_has_a_title():
 
 def test_the_csv_is_long_and_reads_back(config, folder, tmp_path, record, find):
     write_seeds(record, find, HEP_8, [0.9001, 0.92, 0.97])
-    commands.table("depth", config, folder, tmp_path / "tables")
+    commands.table("depth", config, commands.Sources(folder, folder), tmp_path / "tables")
     text = (tmp_path / "tables" / "depth.csv").read_text()
     rows = list(csv.DictReader(io.StringIO(text)))
     assert len(rows) == 6 * 3
@@ -243,8 +243,8 @@ def test_the_csv_is_long_and_reads_back(config, folder, tmp_path, record, find):
 
 def test_four_files_and_nothing_else_are_written_the_same_every_time(config, folder, tmp_path):
     for name in TABLES:
-        commands.table(name, config, folder, tmp_path / "a")
-        commands.table(name, config, folder, tmp_path / "b")
+        commands.table(name, config, commands.Sources(folder, folder), tmp_path / "a")
+        commands.table(name, config, commands.Sources(folder, folder), tmp_path / "b")
     names = sorted(path.name for path in (tmp_path / "a").iterdir())
     assert names == sorted(f"{name}.{ending}" for name in TABLES for ending in ("csv", "md", "html", "tex"))
     for name in names:
@@ -307,7 +307,7 @@ def test_markdown_shows_cells_and_notes(hostile, tmp_path):
 
 def test_a_table_that_does_not_exist_is_refused_with_the_names(config, folder, tmp_path):
     with pytest.raises(SpecError, match="depth, density, controls, conventions, settings"):
-        commands.table("nope", config, folder, tmp_path)
+        commands.table("nope", config, commands.Sources(folder, folder), tmp_path)
 
 
 # The convention search
