@@ -132,3 +132,12 @@ def test_the_configuration_of_the_paper_follows_it() -> None:
             departs[setting.key] = (value, setting.value)
     # The one printed number that the chosen reading departs from; docs/conventions.md has the evidence.
     assert departs == {"highway.sigma_v": (0.01, 0.001)}
+
+
+def test_every_convention_is_among_what_the_paper_leaves_open(root):
+    points = {point["key"] for point in paper.open_points()}
+    assert {f"conventions.{name}" for name in load(root / "config.yaml")["conventions"]} <= points
+    explained = (root / "docs/conventions.md").read_text()
+    for key in points:
+        if key.startswith("conventions."):
+            assert f"`{key}`" in explained

@@ -145,6 +145,11 @@ def layer_error(layer: int, optimizer: str) -> LayerError:
     return LayerError(printed, upper_bound=False)
 
 
+def open_points() -> tuple[dict[str, str], ...]:
+    """What the paper leaves open: dotted key of config.yaml, what it says, and why ours is what it is."""
+    return tuple(dict(row) for row in _document()["open"])
+
+
 def claims() -> tuple[dict[str, Any], ...]:
     """What the paper claims and can be checked; `rule` names what decides it."""
     return tuple(dict(claim) for claim in _document()["claims"])

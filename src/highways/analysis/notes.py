@@ -32,6 +32,8 @@ def plain(value: Any) -> str:
         return f"{value:g}"
     if isinstance(value, list | tuple):
         return ", ".join(plain(item) for item in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {plain(item)}" for key, item in value.items())
     return "null" if value is None else str(value)
 
 

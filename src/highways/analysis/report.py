@@ -4,6 +4,7 @@ import base64
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
@@ -66,6 +67,7 @@ def write(config: Config, sources: Sources, out: Path, *, artefacts: bool = True
         appendix=[rendering.to_html(table) for table in appendix],
         reading={key: plain(value) for key, value in document["reading"].items()},
         departures=_departures(config),
+        guesses=_guesses(config),
     )
     write_text(out / "report.html", page)
 
@@ -87,6 +89,18 @@ def _shown(item: Item, config: Config, sources: Sources, out: Path | None) -> Sh
 
 def _embedded(figure: Figure) -> str:
     return "data:image/png;base64," + base64.b64encode(style.png(figure)).decode()
+
+
+def _guesses(config: Config) -> list[dict[str, str]]:
+    """What the paper leaves open, with our value."""
+    rows = []
+    for point in paper.open_points():
+        value: Any = config
+        for key in point["key"].split("."):
+            value = value[key]
+        ours = "; ".join(plain(row) for row in value) if point["key"] == "exceptions" else plain(value)
+        rows.append({**point, "ours": ours})
+    return rows
 
 
 def _departures(config: Config) -> list[str]:
