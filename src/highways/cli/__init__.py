@@ -6,6 +6,7 @@ import sys
 from highways import __version__
 from highways.cli.analysis import add_analysis
 from highways.cli.build import add_build
+from highways.cli.bundle import add_bundle
 from highways.cli.data import add_data
 from highways.cli.plan import add_cost, add_status
 from highways.cli.propagate import add_propagate, add_snapshots
@@ -58,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     add_snapshots(commands)
     add_data(commands)
     add_build(commands)
+    add_bundle(commands)
     add_status(commands)
     add_cost(commands)
     add_analysis(commands)

@@ -1,0 +1,160 @@
+"""Runs for a machine that has torch and numpy only: packed into one file there, their records taken back here."""
+
+import io
+import json
+import tarfile
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+from highways import data, record
+from highways.errors import UserError
+from highways.files import write_atomically
+from highways.runs import Run
+from highways.spec import RunSpec
+from highways.status import FINISHED, state
+
+PACKAGE = Path(__file__).parent
+_NAME = "highways-bundle"
+_LEFT_OUT = ("__pycache__", ".egg-info")
+_HOW = """Unpack, and on a machine with Python 3.11 or newer, torch and numpy:
+
+    python {name}/run.py --jobs 8 > log.txt 2>&1
+
+Every run takes one core. What was stopped goes on where it was when the command is given again. Then, where the
+configuration is:
+
+    highways collect {name}
+"""
+_RUN = '''"""Run every spec of this bundle that has no record yet; each takes one core."""
+
+import argparse
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+def train(spec: Path, device: str) -> int:
+    out = HERE / "records" / spec.relative_to(HERE / "specs")
+    command = [sys.executable, "-m", "highways", "train", "--spec", str(spec), "--out", str(out)]
+    command += ["--data-dir", str(HERE / "data"), "--device", device]
+    environment = {**os.environ, "PYTHONPATH": str(HERE), "OMP_NUM_THREADS": "1"}
+    code = subprocess.run(command, env=environment).returncode
+    print(f"{'done' if code == 0 else f'failed with {code}'}: {out}", flush=True)
+    return code
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time (default: 1)")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
+    options = parser.parse_args()
+    specs = sorted((HERE / "specs").rglob("*.json"))
+    with ThreadPoolExecutor(options.jobs) as pool:
+        codes = list(pool.map(lambda spec: train(spec, options.device), specs))
+    print(f"{codes.count(0)} of {len(codes)} runs done")
+    return 0 if not any(codes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
+'''
+
+
+class BundleError(UserError, ValueError):
+    """A bundle that cannot be made or read; the message is one line and says what to do."""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """What a bundle holds: the runs by path, and those left out since their learning rate is not chosen yet."""
+
+    runs: dict[str, RunSpec]
+    waiting: tuple[str, ...]
+
+
+def choose(runs: Iterable[Run], folder: Path, selections: Path, pattern: str = "") -> Packed:
+    """The unfinished runs whose path contains a pattern, with the learning rates that have been chosen."""
+    chosen, waiting = {}, []
+    for run in runs:
+        if pattern not in run.path or state(run, folder)[0] in FINISHED:
+            continue
+        if run.selection is None:
+            chosen[run.path] = run.spec
+            continue
+        try:
+            rate = json.loads((selections / f"{run.selection}.json").read_text())["learning_rate"]
+        except (OSError, ValueError, KeyError):
+            waiting.append(run.path)
+            continue
+        chosen[run.path] = replace(run.spec, learning=replace(run.spec.learning, lr=rate))
+    return Packed(chosen, tuple(waiting))
+
+
+def pack(packed: Packed, data_dir: str | None, out: Path) -> None:
+    """Write the bundle: this package, the data sets, one file per run and what runs them."""
+    if not packed.runs:
+        raise BundleError("bundle: no unfinished run to pack; see `highways status`")
+    names = sorted({spec.dataset for spec in packed.runs.values()})
+    sources: dict[str, Path] = {}
+    for name in names:
+        data.verify(name, data_dir)
+        if data.SOURCES[name].torchvision:  # the excerpt comes with the package
+            folder = data.locate(name, data_dir)
+            for file in data.SOURCES[name].md5:
+                path = next(path for path in (folder / file, folder / f"{file}.gz") if path.is_file())
+                sources[f"data/{data.SOURCES[name].folder}/raw/{path.name}"] = path
+    for path in sorted(PACKAGE.rglob("*")):
+        if path.is_file() and not any(part in str(path) for part in _LEFT_OUT):
+            sources[f"highways/{path.relative_to(PACKAGE).as_posix()}"] = path
+    texts = {f"specs/{path}.json": spec.to_json() for path, spec in packed.runs.items()}
+    texts |= {"run.py": _RUN, "README.txt": _HOW.format(name=_NAME)}
+
+    def save(temporary: Path) -> None:
+        with tarfile.open(temporary, "w:gz", compresslevel=5) as archive:
+            for name, path in sources.items():
+                archive.add(path, f"{_NAME}/{name}", recursive=False)
+            for name, text in texts.items():
+                content = text.encode()
+                entry = tarfile.TarInfo(f"{_NAME}/{name}")
+                entry.size, entry.mtime = len(content), int(time.time())
+                archive.addfile(entry, io.BytesIO(content))
+
+    write_atomically(out, save)
+
+
+def collect(source: Path, runs: Mapping[str, Run], folder: Path) -> dict[str, str]:
+    """Take the records of a bundle's folder into the folder of runs; returns what became of each, by path.
+
+    A record is taken where the configuration asks for it, there is no finished one, and its spec is the one asked for.
+    """
+    records = source / "records"
+    if not records.is_dir():
+        raise BundleError(f"{source}: has no folder `records`; give the folder in which run.py has run")
+    fates = {}
+    for file in sorted(records.rglob("*.json")):
+        if file.name.endswith(".progress.json"):
+            continue
+        path = str(PurePosixPath(file.relative_to(records)).with_suffix(""))
+        fates[path] = _taken(file, path, runs, folder)
+    return fates
+
+
+def _taken(file: Path, path: str, runs: Mapping[str, Run], folder: Path) -> str:
+    if path not in runs:
+        return "left: the configuration does not ask for it"
+    if state(runs[path], folder)[0] in FINISHED:
+        return "left: there is one already"
+    try:
+        document = record.read(file)
+    except record.RecordError as error:
+        return f"left: {error}"
+    if keys := record.differences(document, runs[path]):
+        return f"left: made with another {', '.join(keys)}"
+    record.write(folder / f"{path}.json", document)
+    return "taken"

@@ -1,0 +1,106 @@
+"""Runs that travel: packed with what they need, run where nothing else is installed, and taken back."""
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from dataclasses import replace
+
+import pytest
+
+from highways import record
+from highways.bundle import BundleError, choose, collect, pack
+from highways.cli import main
+from highways.runs import Run
+
+
+@pytest.fixture
+def runs(tiny) -> dict[str, Run]:
+    made = [Run(f"trial/{seed}", tiny("hep", seed=seed, epochs=1)) for seed in (0, 1)]
+    made.append(Run("trial/selected/0", tiny("backprop", seed=0, epochs=1), selection="trial/backprop"))
+    return {run.path: run for run in made}
+
+
+@pytest.fixture
+def unpacked(runs, tmp_path):
+    """The bundle of all three runs, unpacked."""
+    selections = tmp_path / "selections"
+    (selections / "trial").mkdir(parents=True)
+    (selections / "trial/backprop.json").write_text(json.dumps({"learning_rate": 0.005}))
+    out = tmp_path / "bundle.tar.gz"
+    pack(choose(runs.values(), tmp_path / "runs", selections), None, out)
+    with tarfile.open(out) as archive:
+        archive.extractall(tmp_path / "there", filter="data")
+    return tmp_path / "there/highways-bundle"
+
+
+def test_a_bundle_runs_with_torch_and_numpy_alone_and_comes_back(runs, unpacked, tmp_path):
+    # Whatever else is installed here cannot be imported there.
+    blocked = tmp_path / "blocked"
+    blocked.mkdir()
+    for name in (
+        "yaml",
+        "jsonschema",
+        "pandas",
+        "matplotlib",
+        "scipy",
+        "snakemake",
+        "jinja2",
+        "tqdm",
+        "torchvision",
+    ):
+        (blocked / f"{name}.py").write_text("raise ImportError('not installed here')\n")
+    script = (unpacked / "run.py").read_text()
+    assert 'str(HERE), "OMP' in script
+    (unpacked / "run.py").write_text(script.replace("str(HERE), ", f'str(HERE) + ":{blocked}", '))
+    done = subprocess.run([sys.executable, unpacked / "run.py", "--jobs", "2"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 of 3 runs done" in done.stdout
+    fates = collect(unpacked, runs, tmp_path / "runs")
+    assert fates == dict.fromkeys(runs, "taken")
+    assert record.read(tmp_path / "runs/trial/selected/0.json")["spec"]["learning"]["lr"] == 0.005
+    assert set(collect(unpacked, runs, tmp_path / "runs").values()) == {"left: there is one already"}
+    with pytest.raises(BundleError, match="no unfinished run"):
+        pack(choose(runs.values(), tmp_path / "runs", tmp_path), None, tmp_path / "again.tar.gz")
+
+
+def test_a_run_without_a_chosen_rate_waits(runs, tmp_path):
+    packed = choose(runs.values(), tmp_path, tmp_path)
+    assert set(packed.runs) == {"trial/0", "trial/1"}
+    assert packed.waiting == ("trial/selected/0",)
+    assert set(choose(runs.values(), tmp_path, tmp_path, "trial/1").runs) == {"trial/1"}
+
+
+def test_a_record_of_another_spec_is_left(runs, tmp_path, tiny):
+    folder = tmp_path / "bundle/records/trial"
+    other = tiny("hep", seed=0, epochs=1)
+    other = replace(other, learning=replace(other.learning, lr=0.5))
+    for name in ("0", "unknown"):
+        command = ["train", "--spec", other.to_json(), "--out", str(folder / f"{name}.json"), "--quiet"]
+        assert main(command) == 0
+    (folder / "1.json").write_text("{")
+    fates = collect(tmp_path / "bundle", runs, tmp_path / "runs")
+    assert fates["trial/0"] == "left: made with another learning.lr"
+    assert fates["trial/unknown"] == "left: the configuration does not ask for it"
+    assert fates["trial/1"].startswith("left: ")
+    assert not (tmp_path / "runs").exists()
+    with pytest.raises(BundleError, match="no folder `records`"):
+        collect(tmp_path, runs, tmp_path / "runs")
+
+
+def test_the_commands_pack_and_report(root, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(root)
+    places = ["--runs", str(tmp_path / "runs")]
+    out = tmp_path / "one.tar.gz"
+    command = ["bundle", "--only", "paper/mnist/L128/hep", "--out", str(out), *places]
+    if os.environ.get("HIGHWAYS_DATA"):
+        assert main(command) == 0
+        assert "3 runs" in capsys.readouterr().err
+        with tarfile.open(out) as archive:
+            names = archive.getnames()
+        assert sum(name.startswith("highways-bundle/specs/") for name in names) == 3
+        assert any("/data/MNIST/raw/" in name for name in names)
+        assert not any("FashionMNIST" in name or "__pycache__" in name for name in names)
+    assert main(["collect", str(tmp_path), *places]) == 1
+    assert "has no folder `records`" in capsys.readouterr().err
