@@ -131,7 +131,7 @@ def pack(packed: Packed, data_dir: str | None, out: Path) -> None:
 def collect(source: Path, runs: Mapping[str, Run], folder: Path) -> dict[str, str]:
     """Take the records of a bundle's folder into the folder of runs; returns what became of each, by path.
 
-    A record is taken where the configuration asks for it, there is no finished one, and its spec is the one asked for.
+    A record is taken where the configuration asks for its spec and there is no finished one.
     """
     records = source / "records"
     if not records.is_dir():

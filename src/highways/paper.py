@@ -101,6 +101,12 @@ def spacings(dataset: str, depth: int) -> tuple[int, ...]:
     return tuple(row["every"] for row in block["rows"])
 
 
+def strength_place() -> tuple[str, int]:
+    """The data set and depth of the strength sweep."""
+    block = _document()["strength"]
+    return block["dataset"], block["depth"]
+
+
 def alphas() -> tuple[float, ...]:
     """The highway strengths of the strength sweep."""
     return tuple(_document()["strength"]["alphas"])
@@ -126,9 +132,9 @@ def images() -> dict[str, int]:
     return dict(_document()["data"]["images"])
 
 
-def error_depth() -> int:
-    """The depth of the network of that table."""
-    return int(_document()["propagation"]["depth"])
+def relaxation() -> dict[str, float]:
+    """The depth, steps and step size of the diagnostic of signal propagation."""
+    return {key: _document()["propagation"][key] for key in ("depth", "steps", "step_size")}
 
 
 def error_layers() -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from highways.cli import main
 from highways.propagation import plan, trace
 from highways.propagation.trace import Trace
 from highways.record import RecordError
-from highways.runs import strength_runs
+from highways.runs import density_runs, strength_runs
 from mappings import changed
 
 
@@ -149,7 +149,9 @@ def test_a_transition_has_chance_plateau_and_collapse(made, wanted):
 
 
 def test_a_sweep_of_fewer_epochs_is_a_caveat(config, folder, record, tmp_path):
-    config["strength_sweep"] |= {"alphas": [1e-4, 0.1, 0.2, 0.3, 100.0], "epochs": 1}
+    place = {"dataset": "mnist", "depth": 64, "seeds": [0, 1, 2], "epochs": 1}
+    config["settings"].append({**config["settings"][-1], "depth": 64})
+    config["strength_sweep"] = {**place, "alphas": [1e-4, 0.1, 0.2, 0.3, 100.0]}
     for run in strength_runs(config):
         record(run, 0.1 if run.spec.highway.alpha in (1e-4, 100.0) else 0.95)
     parts = list(rules.transition(STRENGTH, Ours(config, folder, tmp_path)))
@@ -222,7 +224,6 @@ RULES = [
     ("equilibrium", {}, {}, HOLDS),
     ("equilibrium", {}, {"steady": np.full(16, 0.5)}, CAVEAT),
     ("arrival", {}, {}, FAILS),
-    ("layer_errors", {"optimizer": "gd", "factor": 3.0}, {}, NOT_RUN),  # not at the depth of the paper
 ]
 
 
@@ -316,6 +317,20 @@ def test_nothing_run_is_no_verdict(paper, tmp_path):
     judged = verdict.judge(paper, tmp_path, tmp_path)
     assert {one.verdict for one in judged} == {NOT_RUN}
     assert verdict.document(paper, judged)["counts"][NOT_RUN] == len(judged)
+
+
+def test_another_experiment_is_no_evidence(small, config, folder, record, tmp_path):
+    """The smoke configuration has sweeps and relaxations too, of other networks."""
+    for spec in configuration.all_propagations(small).values():
+        if spec.run.inference is not None:
+            trace.write(tmp_path / f"{spec.path}.npz", traced(spec))
+    found = {one.id: one.verdict for one in verdict.judge(small, tmp_path, tmp_path)}
+    assert set(found.values()) == {NOT_RUN}
+    for run in [*strength_runs(config), *density_runs(config)]:
+        record(run, 0.9)
+    ours = Ours(config, folder, tmp_path)
+    assert ours.strength() == {}
+    assert ours.density(1) is None
 
 
 def test_strict_finds_what_no_longer_holds(paper, tmp_path, capsys, root, monkeypatch):

@@ -108,6 +108,8 @@ class Ours:
 
     def strength(self) -> Mapping[float, Sample | None]:
         block = self.config["strength_sweep"]
+        if (block["dataset"], block["depth"]) != paper.strength_place():
+            return {}
         printed = paper.accuracy(block["dataset"], block["depth"], "hep")
         return {alpha: _sample(cell, printed) for alpha, cell in strength_cells(self.config, self.runs).items()}
 
@@ -118,9 +120,17 @@ class Ours:
 
     def density(self, every: int) -> Sample | None:
         block = self.config["density_sweep"]
+        if every not in paper.spacings(block["dataset"], block["depth"]):
+            return None
         cell = density_cells(self.config, self.runs).get(every)
         printed = paper.density(block["dataset"], block["depth"], every)
         return None if cell is None else _sample(cell, printed)
+
+    @property
+    def relaxes_as_the_paper(self) -> bool:
+        """Whether the traces have the paper's depth, steps and step size."""
+        block = self.config["propagation"]
+        return {key: block[key] for key in paper.relaxation()} == paper.relaxation()
 
     def traces(self, wanted: Sequence[Propagation]) -> list[Trace]:
         return traces(wanted, self.traces_folder)

@@ -347,7 +347,7 @@ def _layer_table(
     """Ours by column, the geometric mean over seeds and their range, then the paper's columns."""
     block = config["propagation"]
     found = _found(columns, folder)
-    comparable = block["depth"] == paper.error_depth()
+    comparable = block["depth"] == paper.relaxation()["depth"]
     layers = paper.error_layers() if comparable else sorted(block["layers"], reverse=True)
     rows, data = [], []
     for layer in layers:

@@ -35,6 +35,7 @@ METHOD = (
     "where it holds in one of the two that we relax.",
     "By the paper's own numbers: the same rule on what the paper prints.",
 )
+_ELSEWHERE = Part("the paper's depth and steps", "not run", NOT_RUN)
 _ORDER = (HOLDS, CAVEAT, NOT_RUN, FAILS)
 
 
@@ -76,7 +77,7 @@ def _judged(claim: Claim, ours: Ours, before: dict[str, Judged]) -> Judged:
         parts = tuple(Part(one.id, one.verdict, one.verdict, one.caveats) for one in named)
         return Judged(*head, overall(parts), parts)
     if claim["rule"] in TRACE_RULES:
-        parts = tuple(TRACE_RULES[claim["rule"]](claim, ours))
+        parts = tuple(TRACE_RULES[claim["rule"]](claim, ours)) if ours.relaxes_as_the_paper else (_ELSEWHERE,)
         return Judged(*head, either(parts), parts)
     rule = ACCURACY_RULES[claim["rule"]]
     parts, theirs = tuple(rule(claim, ours)), overall(rule(claim, Published()))
