@@ -15,6 +15,11 @@ configfile: "config.yaml"
 report: "workflow/report/workflow.rst"
 
 
+# On the machine that starts the jobs, once, before many of them would: a node may have no compiler.
+onstart:
+    shell("highways build > /dev/null || true")
+
+
 include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"

@@ -18,6 +18,7 @@ _CONFIG: dict[str, Any] = {
     "methods": ["pc", "hep", "backprop"],
     "seeds": [0, 1, 2],
     "data_dir": None,
+    "device": "cpu",
     "network": {"width": 128, "phi": "relu", "initialisation": "gaussian"},
     "training": {
         "epochs": 12,

@@ -55,7 +55,7 @@ CommunicationParameters=NoCtldInAddrAny,NoInAddrAny,DisableIPv6
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket=$D/munge.socket
+AuthInfo=socket=$D/munge.socket,cred_expire=5
 CredType=cred/munge
 StateSaveLocation=$D/state
 SlurmdSpoolDir=$D/spool

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from projects import copy_project
+
 SMOKE = ["--workflow-profile", "workflow/profiles/smoke", "--cores", "2"]
-PARTS = ("Snakefile", "config.yaml", "environment.yml", "profiles", "src", "workflow")
 
 
 class Project:
@@ -19,16 +19,7 @@ class Project:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        folder.mkdir()
-        for part in PARTS:
-            source = ROOT / part
-            ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
-            if source.is_symlink():
-                (folder / part).symlink_to(source.readlink())
-            elif source.is_dir():
-                shutil.copytree(source, folder / part, symlinks=True, ignore=ignore)
-            else:
-                shutil.copy2(source, folder / part)
+        copy_project(folder)
 
     def snakemake(
         self, *arguments: str, check: bool = True, **environment: str

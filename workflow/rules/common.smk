@@ -137,6 +137,10 @@ def code(run):
     return CODE[run.spec.method]
 
 
+def device():
+    return ["--device", config["device"]]
+
+
 def data_folder():
     return [] if config["data_dir"] is None else ["--data-dir", config["data_dir"]]
 

@@ -55,9 +55,10 @@ for one in TRAINED:
             code=code(one),
             epochs=config["propagation"]["during_training"]["epochs"],
             out=lambda w, output: Path(output[0]).parent,
+            device=device(),
             folder=data_folder(),
         message:
             f"keeping the weights of {one.path} during training"
         shell:
             "highways snapshots --spec {params.spec:q} --epochs {params.epochs} --out {params.out:q}"
-            " {params.folder:q} 2> {log:q}"
+            " {params.device:q} {params.folder:q} 2> {log:q}"

@@ -27,11 +27,12 @@ rule train:
     params:
         spec=lambda w: RUNS[w.run].spec.to_json(),
         code=lambda w: code(RUNS[w.run]),
+        device=device(),
         folder=data_folder(),
     message:
         "training {wildcards.run}"
     shell:
-        "highways train --spec {params.spec:q} --out {output:q} --threads {threads} {params.folder:q} 2> {log:q}"
+        "highways train --spec {params.spec:q} --out {output:q} --threads {threads} {params.device:q} {params.folder:q} 2> {log:q}"
 
 
 rule select_learning_rate:
@@ -73,9 +74,10 @@ rule train_selected:
         spec=lambda w: selected(w).spec.to_json(),
         sweep=sweep_specs,
         code=lambda w: code(selected(w)),
+        device=device(),
         folder=data_folder(),
     message:
         "training {wildcards.selection}/selected/seed{wildcards.seed} at the chosen learning rate"
     shell:
         "highways train --spec {params.spec:q} --lr-from {input.rate:q} --out {output:q}"
-        " --threads {threads} {params.folder:q} 2> {log:q}"
+        " --threads {threads} {params.device:q} {params.folder:q} 2> {log:q}"

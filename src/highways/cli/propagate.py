@@ -64,6 +64,7 @@ def add_snapshots(commands: Any) -> None:
     parser.add_argument("--epochs", type=int, nargs="+", required=True, metavar="N", help="0: before training")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="gets epoch00.npz and so on")
     parser.add_argument("--data-dir", metavar="FOLDER", help="where the data lie (default: see `highways data`)")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: %(default)s)")
     parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
 
 
@@ -126,7 +127,7 @@ def _snapshots(options: argparse.Namespace) -> int:
     if min(options.epochs) < 0:
         raise SpecError(f"--epochs: {min(options.epochs)} is out of range; it takes whole numbers from 0")
     try:
-        keep(spec, options.out, options.epochs, Machine(options.data_dir, quiet=options.quiet))
+        keep(spec, options.out, options.epochs, Machine(options.data_dir, options.device, quiet=options.quiet))
     except Interrupted as stop:
         print(f"highways: stopped by {stop}; the same command resumes from the checkpoint", file=sys.stderr)
         return stop.exit_code

@@ -1,0 +1,76 @@
+"""A private SLURM cluster, and a copy of the project to run there."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from projects import copy_project
+
+CLUSTER = Path(__file__).with_name("cluster.sh")
+PROFILE = ["--workflow-profile", "workflow/profiles/slurm", "--slurm-init-seconds-before-status-checks", "2"]
+PROFILE += ["--latency-wait", "10", "--configfile", "workflow/profiles/smoke/smoke.yaml", "part.yaml"]
+LONG = "smoke/fashion_mnist_excerpt/L008/hep/alpha1.8_k1/seed0"
+
+
+def _missing() -> str:
+    """Why no cluster can be brought up here; empty where one can."""
+    if os.geteuid() != 0:
+        return "a test cluster needs root"
+    if not (shutil.which("slurmctld") or shutil.which("apt-get")):
+        return "SLURM is not installed, and there is no apt-get to install it with"
+    if Path("/etc/slurm/slurm.conf").exists():
+        return "/etc/slurm/slurm.conf belongs to another cluster"
+    return ""
+
+
+def bring_up(folder: Path, accounting: str) -> Iterator[Path]:
+    if reason := _missing():
+        pytest.skip(reason)
+    environment = {**os.environ, "SLURM_TEST_DIR": str(folder)}
+    started = subprocess.run([CLUSTER, "start", accounting, "1"], env=environment, capture_output=True, text=True)
+    try:
+        if started.returncode == 2 or "Unable to locate package" in started.stderr:
+            pytest.skip(f"no test cluster: {started.stderr.strip().splitlines()[-1]}")
+        assert started.returncode == 0, started.stdout + started.stderr
+        yield folder
+    finally:
+        subprocess.run([CLUSTER, "stop"], env=environment, check=True)
+    left = [path.name for path in folder.glob("*.pid") if path.read_text().strip() and _alive(path)]
+    assert left == [], f"daemons that did not end: {left}"
+
+
+def _alive(pid_file: Path) -> bool:
+    return Path(f"/proc/{pid_file.read_text().strip()}").exists()
+
+
+class Project:
+    """A copy of the project whose smoke configuration is cut down further."""
+
+    def __init__(self, folder: Path, **changes) -> None:
+        self.folder = folder
+        copy_project(folder)
+        (folder / "part.yaml").write_text(yaml.safe_dump(changes))
+
+    def command(self, *arguments: str, profile: list[str] = PROFILE) -> list[str]:
+        # What follows a list of files would be taken as one more of them.
+        return [sys.executable, "-m", "snakemake", *profile, *arguments]
+
+    def snakemake(self, *arguments: str, **options) -> subprocess.CompletedProcess[str]:
+        command = self.command(*arguments, **options)
+        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=280)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        with (self.folder / "snakemake.log").open("w") as log:
+            return subprocess.Popen(self.command(*arguments), cwd=self.folder, stdout=log, stderr=log, text=True)
+
+    def out(self, path: str) -> Path:
+        return self.folder / f"results/smoke/runs/{path}.json"
+
+    def log(self) -> str:
+        return (self.folder / "snakemake.log").read_text()
