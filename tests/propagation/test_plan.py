@@ -79,7 +79,7 @@ def test_the_table_has_the_papers_layers_values_and_ours(paper, tmp_path):
     assert frame.loc["60", "gradient descent (paper)"] == "4.0e-03"
     assert frame.loc["10", "gradient descent (paper)"] == "<1.0e-17"
     # Layer 60 is the 61st of the trace, and the seeds differ by powers of ten.
-    assert frame.loc["60", "gradient descent, plain"] == "6.1e+00 (6.1e-01 to 6.1e+01)"
+    assert frame.loc["60", "gradient descent, plain net"] == "6.1e+00 (6.1e-01 to 6.1e+01)"
 
 
 def test_the_map_has_the_mean_of_the_seeds_where_the_paper_has_it(experiment, folder):

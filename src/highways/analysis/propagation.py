@@ -59,7 +59,7 @@ def _about(config: Config, *more: str) -> list[str]:
     return [
         f"Depth {block['depth']}, untrained, one image of {block['dataset']}, step size {block['step_size']:g}; "
         f"double precision. HEP: α = {hep.highway.alpha:g}, σ_v = {hep.highway.sigma_v:g}.",
-        f"Rows: {'; '.join(f'{row}: {NETWORKS[row]}' for row in ROWS)}. The network of μPC is its own: "
+        f"{'; '.join(f'{title}: {NETWORKS[row]}' for row, title in ROWS.items())}. The network of μPC is its own: "
         f"{NETWORKS['mupc'].partition(': ')[2]}.",
         *more,
     ]
@@ -74,7 +74,7 @@ def maps(name: str, optimizer: str) -> Callable[[Config, Path], Figure]:
         _demand(name, found.values())
         drawn, panels = drawing.panels(len(ROWS), len(PANELS), (7.2, 4.6))
         for letter, axes, ((row, column), seeds) in zip("abcabc", panels, found.items(), strict=True):
-            title = f"({letter}) {PANELS[column]}, {row}"
+            title = f"({letter}) {PANELS[column]}, {ROWS[row]}"
             _map(axes, title, seeds, config["propagation"]["steps"])
         _label_map(drawn, panels, len(PANELS), config["propagation"]["depth"])
         n = drawing.between(len(seeds) for seeds in found.values() if seeds)
@@ -128,7 +128,7 @@ def convergence(name: str, optimizer: str) -> Callable[[Config, Path], Figure]:
         layers = sorted(block["layers"])
         width = config["network"]["width"]
         for axes, ((row, column), seeds) in zip(panels, found.items(), strict=True):
-            axes.set(title=f"{PANELS[column]}, {row}", xscale="log", yscale="log", ylim=(1e-34, 1e2))
+            axes.set(title=f"{PANELS[column]}, {ROWS[row]}", xscale="log", yscale="log", ylim=(1e-34, 1e2))
             for position, layer in enumerate(layers):
                 units = 10 if layer == block["depth"] - 1 else width
                 for trace in seeds:
@@ -171,7 +171,7 @@ def transient(config: Config, folder: Path) -> Figure:
     drawn, panels = drawing.panels(1, len(found), (7.2, 2.9))
     size = config["propagation"]["step_size"]
     for axes, (network, seeds) in zip(panels, found.items(), strict=True):
-        title = PANELS["mupc"] if network == "mupc" else f"{PANELS['pc']}, {network}"
+        title = PANELS["mupc"] if network == "mupc" else f"{PANELS['pc']}, {ROWS[network]}"
         axes.set(title=title, yscale="log", xlabel="Layer ℓ")
         for trace in seeds:
             measured, law = arrival(trace), size ** np.arange(trace.errors.shape[1])[::-1] * trace.backprop
@@ -205,7 +205,7 @@ def steady(config: Config, folder: Path) -> Figure:
     drawn, panels = drawing.panels(4, len(PANELS), (7.2, 7.0))
     for axes, ((optimizer, row, column), seeds) in zip(panels, found.items(), strict=True):
         axes.set(
-            title=f"{PANELS[column]}, {row}, {plan.optimizers(config)[optimizer].title}",
+            title=f"{PANELS[column]}, {ROWS[row]}, {plan.optimizers(config)[optimizer].title}",
             yscale="log",
             ylim=(1e-26, 10),
         )
@@ -285,7 +285,7 @@ def floor(config: Config, folder: Path) -> Figure:
     drawn, panels = drawing.panels(1, len(ROWS), (6.4, 2.9))
     shades = dict(zip(plan.ARITHMETICS, ("#E69F00", "#0072B2", "black"), strict=True))
     for axes, row in zip(panels, ROWS, strict=True):
-        axes.set(title=f"vanilla PC, {row}", yscale="log", xlabel="Layer ℓ")
+        axes.set(title=f"{PANELS['pc']}, {ROWS[row]}", yscale="log", xlabel="Layer ℓ")
         for name, shade in shades.items():
             for trace in found[row, name]:
                 last = trace.errors[-1]
@@ -310,7 +310,9 @@ def floor(config: Config, folder: Path) -> Figure:
 def optimizer_table(config: Config, folder: Path) -> Table:
     """The paper's table of the error of some layers after relaxation, in both networks."""
     titles = {name: chosen.title for name, chosen in plan.optimizers(config).items()}
-    columns = {f"{titles[name]}, {row}": seeds for (row, name), seeds in plan.optimizer_columns(config).items()}
+    columns = {
+        f"{titles[name]}, {ROWS[row]}": seeds for (row, name), seeds in plan.optimizer_columns(config).items()
+    }
     published = {title: name for name, title in titles.items()}
     return _layer_table(
         "optimizer",
@@ -328,7 +330,7 @@ def step_table(config: Config, folder: Path) -> Table:
     published = {"ε = 1e-8": "adam_1e-8", "ε = 1e-2": "adam_1e-2"}
     return _layer_table(
         "adam_steps",
-        "The Adam columns at other step sizes: vanilla PC, plain network",
+        "The Adam columns at other step sizes: vanilla PC, plain net",
         config,
         folder,
         columns,

@@ -197,7 +197,7 @@ def _traced(where: str, found: list[Trace], finding: str, holds: bool, caveat: s
 def _panel(by: Ours, optimizer: str, column: str) -> Iterator[tuple[str, list[Trace]]]:
     for row in plan.ROWS:
         if column != "mupc" or row == "paper":
-            where = plan.PANELS[column] if column == "mupc" else f"{row} network"
+            where = plan.PANELS[column] if column == "mupc" else plan.ROWS[row]
             yield where, by.traces(plan.panels(by.config, optimizer)[row, column])
 
 
@@ -205,24 +205,27 @@ def law(claim: Claim, by: Ours) -> Iterator[Part]:
     """The first error of layer i is lambda^(L-i) times the backprop error."""
     size = by.config["propagation"]["step_size"]
     for network, wanted in plan.arrivals(by.config).items():
-        found = by.traces(wanted)
+        found, where = by.traces(wanted), plan.ROWS.get(network, plan.PANELS["mupc"])
         if not found:
-            yield _missing(network)
+            yield _missing(where)
             continue
         depth = found[0].errors.shape[1]
         laws = [size ** np.arange(depth)[::-1] * trace.backprop for trace in found]
         off = max(float(np.max(np.abs(arrival(t) / law - 1))) for t, law in zip(found, laws, strict=True))
-        yield _traced(f"{network} network", found, f"off by {off:.0e} at most", off < 1e-5)
+        yield _traced(where, found, f"off by {off:.0e} at most", off < 1e-5)
 
 
 def equilibrium(claim: Claim, by: Ours) -> Iterator[Part]:
     """Layers at rest have the errors of the product of Jacobians; layers on their way say nothing."""
-    for where, found in _panel(by, "adam_1e-2", "pc"):
+    for (row, name), wanted in plan.arithmetics(by.config).items():
+        if name != "no floor":
+            continue
+        found, where = by.traces(wanted), plan.ROWS[row]
         if not found:
             yield _missing(where)
             continue
         share = min(_settled(trace) for trace in found)
-        finding = f"{share:.0%} of the hidden layers within {_AT_REST:.0%} of it after Adam"
+        finding = f"{share:.0%} of the hidden layers within {_AT_REST:.0%} of it after gradient descent"
         yield _traced(where, found, finding, True, "" if share == 1 else "the others have not settled")
 
 
@@ -308,7 +311,7 @@ def layer_errors(claim: Claim, by: Ours) -> Iterator[Part]:
     """A column of the paper's table, in the network that reproduces it."""
     found = by.traces(plan.panels(by.config, claim["optimizer"])["plain", "pc"])
     if not found:
-        yield _missing("plain network")
+        yield _missing(plan.ROWS["plain"])
         return
     ratios = {}
     for layer in paper.error_layers():
@@ -321,7 +324,7 @@ def layer_errors(claim: Claim, by: Ours) -> Iterator[Part]:
         f"{inside} of {len(ratios)} layers; the worst is layer {worst}, {ratios[worst]:.2g} times the paper's"
     )
     caveat = "not the network that is trained"
-    yield _traced("plain network", found, finding, inside == len(ratios), caveat)
+    yield _traced(plan.ROWS["plain"], found, finding, inside == len(ratios), caveat)
 
 
 def overall(parts: Iterable[Part]) -> str:

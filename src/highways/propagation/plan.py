@@ -9,7 +9,7 @@ from highways.propagation.spec import Propagation
 from highways.runs import Config, Run, cell_runs, cell_spec
 from highways.spec import Inference, Learning, RunSpec
 
-ROWS = ("paper", "plain")  # the networks of the figures
+ROWS = {"paper": "RMSNorm net", "plain": "plain net"}  # the networks of the figures
 PANELS = {"pc": "vanilla PC", "mupc": "μPC", "hep": "HEP"}  # what relaxes on them; μPC has a network of its own
 ARITHMETICS = {
     "float32": ("float32", "plain"),
