@@ -2,7 +2,7 @@
 # make test    set up what it needs and run every check
 # make report  every table and figure, the verdict and results/report.html from the records; trains nothing
 # make bench   time the E-step against the ceilings of this machine, PCX and FabricPC
-.PHONY: help smoke test lint unit lock clean bench report
+.PHONY: help smoke test lint unit lock clean bench report slurm
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
@@ -35,7 +35,11 @@ lint: $(INSTALLED)
 
 unit: $(INSTALLED)
 	pytest --numprocesses 2 -m 'not dag'
-	pytest -m dag
+	pytest -m 'dag and not slurm'
+
+# The SLURM profile on a real SLURM of one node, brought up for it: needs root and Debian's packages.
+slurm: $(INSTALLED)
+	pytest -m slurm
 
 report: $(INSTALLED)
 	highways report --readme README.md
