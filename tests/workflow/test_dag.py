@@ -43,11 +43,12 @@ def test_the_smoke_run_leaves_every_record_table_and_figure(smoke):
     assert {state(run, smoke.folder / RUNS)[0] for run in runs} <= {"done", "diverged"}
     results = smoke.folder / "results/smoke"
     found = {path.name for folder in ("tables", "figures") for path in (results / folder).iterdir()}
-    names = ("depth", "density", "settings", "conventions", "controls", "optimizer", "adam_steps")
+    names = ("depth", "density", "settings", "conventions", "controls", "optimizer", "adam_steps", "verdict")
     tables = {f"{name}.{ending}" for name in names for ending in ("csv", "md", "html", "tex")}
-    names = ("depth", "density", "strength", "training", "gradients", "scales", *plan.FIGURES)
+    names = ("depth", "density", "strength", "training", "gradients", "scales", "architecture", *plan.FIGURES)
     figures = {f"{name}.{ending}" for name in names for ending in ("png", "pdf")}
     assert found == tables | figures
+    assert "does the paper hold?" in (results / "report.html").read_text()
     assert (results / "figures/depth.png").read_bytes().startswith(b"\x89PNG")
     for name in ("depth", "conventions", "controls", "optimizer", "adam_steps"):
         assert "not run" not in (results / f"tables/{name}.md").read_text()
