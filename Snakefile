@@ -30,6 +30,6 @@ include: "workflow/rules/analysis.smk"
 rule all:
     default_target: True
     input:
-        records(RUNS.values()),
+        lambda w: records(RUNS.values()),
         artefacts(),
         rules.report.output,

@@ -7,6 +7,7 @@ from highways.controls import control_runs
 from highways.fields import SpecError
 from highways.methods import METHODS
 from highways.propagation.plan import all_propagations
+from highways.propagation.spec import Propagation
 from highways.readings import reading_runs
 from highways.runs import Config, Run, density_runs, strength_runs, table_runs
 
@@ -27,6 +28,13 @@ def load(path: str | Path) -> dict[str, Any]:
 
 def validate(document: Any) -> dict[str, Any]:
     """Check the keys and types of a configuration, then all it asks for; returns it unchanged."""
+    expand(document)
+    config: dict[str, Any] = document
+    return config
+
+
+def expand(document: Any) -> tuple[dict[str, Run], dict[str, Propagation]]:
+    """Check a configuration as `validate` does; all the runs and relaxations that it asks for, by path."""
     from highways.schema import first_problem
 
     problem = first_problem("config", document)
@@ -34,9 +42,7 @@ def validate(document: Any) -> dict[str, Any]:
         raise SpecError(problem)
     config: dict[str, Any] = document
     _check_names(config)
-    all_runs(config)
-    all_propagations(config)
-    return config
+    return all_runs(config), all_propagations(config)
 
 
 def _check_names(config: Config) -> None:

@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from projects import copy_project
+from projects import ROOT, copy_project
 
 CLUSTER = Path(__file__).with_name("cluster.sh")
+SMOKE = ROOT / "workflow/profiles/smoke/smoke.yaml"
+CUT = ["--configfile", "workflow/profiles/smoke/smoke.yaml", "part.yaml"]
 PROFILE = ["--workflow-profile", "workflow/profiles/slurm", "--slurm-init-seconds-before-status-checks", "2"]
-PROFILE += ["--latency-wait", "10", "--configfile", "workflow/profiles/smoke/smoke.yaml", "part.yaml"]
+PROFILE += ["--latency-wait", "20", *CUT]
+LOCAL = ["--cores", "1", *CUT]
 LONG = "smoke/fashion_mnist_excerpt/L008/hep/alpha1.8_k1/seed0"
 
 
@@ -63,7 +66,7 @@ class Project:
 
     def snakemake(self, *arguments: str, **options) -> subprocess.CompletedProcess[str]:
         command = self.command(*arguments, **options)
-        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=280)
+        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=400)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         with (self.folder / "snakemake.log").open("w") as log:

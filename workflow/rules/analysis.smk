@@ -51,7 +51,7 @@ rule conventions:
 
 rule report:
     input:
-        records(RUNS.values()),
+        lambda w: records(RUNS.values()),
         artefacts(),
     output:
         page=report(

@@ -29,14 +29,13 @@ shell.prefix(
 )
 
 try:
-    RUNS = configuration.all_runs(configuration.validate(config))
+    RUNS, PROPAGATIONS = configuration.expand(config)
 except UserError as error:
     raise WorkflowError(f"configuration: {error}") from None
 
 RESULTS = config.get("pathvars", {}).get("results", "results")
 RUNS_FOLDER = f"{RESULTS}/runs"
 TRACES_FOLDER = f"{RESULTS}/propagation"
-PROPAGATIONS = propagation.all_propagations(config)
 TRAINED = propagation.trained_runs(config)
 SNAPSHOT_OF = {run.spec: run.path for run in TRAINED}
 PROPAGATION_CODE = provenance.propagation_code()
@@ -178,10 +177,14 @@ TRACE_ARTEFACTS = {"table": propagation.TABLES, "figure": propagation.FIGURES}
 ENDINGS = {"table": (".csv", ".md", ".html", ".tex"), "figure": (".png", ".pdf")}
 
 
+# Looked up when the artefact is made: of thousands of runs, every parse would expand them for all artefacts.
 def sources(kind, name):
-    if name in ARTEFACTS[kind]:
-        return records(ARTEFACTS[kind][name](config))
-    return traces(TRACE_ARTEFACTS[kind][name](config))
+    def found(wildcards):
+        if name in ARTEFACTS[kind]:
+            return records(ARTEFACTS[kind][name](config))
+        return traces(TRACE_ARTEFACTS[kind][name](config))
+
+    return found
 
 
 ALL_ARTEFACTS = [
