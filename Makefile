@@ -35,11 +35,11 @@ lint: $(INSTALLED)
 
 unit: $(INSTALLED)
 	pytest --numprocesses 2 -m 'not dag'
-	pytest -m 'dag and not slurm'
+	pytest -m dag
 
-# The SLURM profile on a real SLURM of one node, brought up for it: needs root and Debian's packages.
+# Only the tests of the SLURM profile, on a real SLURM of one node; skipped, with the reason, where it cannot be had.
 slurm: $(INSTALLED)
-	pytest -m slurm
+	pytest -rs -m slurm
 
 report: $(INSTALLED)
 	highways report --readme README.md

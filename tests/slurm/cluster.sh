@@ -21,9 +21,11 @@ packages() {
   # Installed, their daemons would start by themselves.
   local ours=0
   [ -e $policy ] || { printf '#!/bin/sh\nexit 101\n' >$policy && chmod +x $policy && ours=1; }
-  apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  local installed=1
+  { apt-get update -qq &&
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >/dev/null || installed=0
   [ $ours = 0 ] || rm -f $policy
+  [ $installed = 1 ] || { echo "cannot install ${missing[*]}" >&2; exit 2; }
 }
 
 within() { # seconds, command...
@@ -112,11 +114,10 @@ CONF
 }
 
 database() {
-  mkdir -p "$D/mysql"
-  chown mysql:mysql "$D/mysql"
-  mariadb-install-db --no-defaults --user=mysql --datadir="$D/mysql" --auth-root-authentication-method=socket \
+  # As root too: another user could not reach a folder of ours.
+  mariadb-install-db --no-defaults --user=root --datadir="$D/mysql" --auth-root-authentication-method=socket \
     --skip-test-db >"$D/install.log" 2>&1
-  mariadbd --no-defaults --user=mysql --datadir="$D/mysql" --socket="$D/mariadb.socket" --pid-file="$D/mariadbd.pid" \
+  mariadbd --no-defaults --user=root --datadir="$D/mysql" --socket="$D/mariadb.socket" --pid-file="$D/mariadbd.pid" \
     --bind-address=127.0.0.1 --port=23306 --innodb-buffer-pool-size=64M </dev/null >"$D/mariadb.log" 2>&1 &
   disown
   within 60 mariadb --no-defaults -S "$D/mariadb.socket" -e 'select 1'
@@ -129,6 +130,7 @@ database() {
   sacctmgr -i -Q add cluster highways >/dev/null
   sacctmgr -i -Q add account tests cluster=highways >/dev/null
   sacctmgr -i -Q add user root account=tests cluster=highways >/dev/null
+  sacctmgr -i -Q modify user root set defaultaccount=tests >/dev/null
 }
 
 start() {

@@ -38,7 +38,7 @@ def bring_up(folder: Path, accounting: str) -> Iterator[Path]:
     environment = {**os.environ, "SLURM_TEST_DIR": str(folder)}
     started = subprocess.run([CLUSTER, "start", accounting, "1"], env=environment, capture_output=True, text=True)
     try:
-        if started.returncode == 2 or "Unable to locate package" in started.stderr:
+        if started.returncode == 2:
             pytest.skip(f"no test cluster: {started.stderr.strip().splitlines()[-1]}")
         assert started.returncode == 0, started.stdout + started.stderr
         yield folder
