@@ -15,7 +15,7 @@ from highways.propagation import chain as networks
 from highways.propagation.chain import Chain
 from highways.propagation.relaxation import kept_steps, propagate
 from highways.propagation.spec import Propagation
-from highways.spec import Conventions, Inference
+from highways.spec import Conventions, Highway, Inference
 
 ROUNDING = {"rtol": 1e-11, "atol": 1e-13}
 READINGS = [
@@ -245,3 +245,6 @@ def test_what_cannot_be_relaxed_says_what_can(small):
         small("plain", "dfa")
     with pytest.raises(SpecError, match="never trained"):
         small("plain", trained=small().run)
+    cut = replace(small("paper", "hep").run, highway=Highway(0.3, chain=False))
+    with pytest.raises(SpecError, match="without its chain"):
+        Propagation(cut)

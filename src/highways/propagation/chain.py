@@ -5,6 +5,7 @@
 psi is phi or nothing, h the encoding of `network.encode`, and the skip z_l that of muPC. States are (L-1, N).
 """
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -81,6 +82,10 @@ def build(spec: Propagation, inputs: int, classes: int, weights: Parameters | No
     )
 
 
+# Fills the matrix of a layer, in a network of so many layers, from a stream.
+Draw = Callable[[Tensor, int, int, torch.Generator], Tensor]
+
+
 def _uniform(weight: Tensor, layer: int, depth: int, stream: torch.Generator) -> Tensor:
     bound = weight.shape[1] ** -0.5
     return weight.uniform_(-bound, bound, generator=stream)
@@ -93,11 +98,10 @@ def _mupc(weight: Tensor, layer: int, depth: int, stream: torch.Generator) -> Te
     return weight.normal_(0.0, 1.0, generator=stream).mul_(scale)
 
 
-def _drawn(run: RunSpec, inputs: int, classes: int, draw: object) -> Parameters:
+def _drawn(run: RunSpec, inputs: int, classes: int, draw: Draw) -> Parameters:
     """Matrices by a rule, from the streams of `network.initialise`; no gains, no biases."""
     depth, width = run.network.depth, run.network.width
     sizes = [inputs, *[width] * (depth - 1), classes]
-    assert callable(draw)
     matrices = [
         draw(
             torch.empty(rows, columns, dtype=torch.float64),

@@ -46,14 +46,11 @@ def propagate(
     x, y = x.to(dtype), y.to(dtype)
     chain = networks.build(spec, len(x), len(y), weights)
     with exact_float32():
-        start = networks.at(chain, _first(chain, x), y, networks.sweep(chain, x))
+        z = networks.sweep(chain, x)
+        start = networks.at(chain, z[0], y, z)
         if spec.run.inference is None:
             return _swept(spec, chain, start, x, y)
         return _relaxed(spec, chain, start, y, report)
-
-
-def _first(chain: Chain, x: Tensor) -> Tensor:
-    return networks.sweep(chain, x)[0]
 
 
 def _relaxed(spec: Propagation, chain: Chain, start: Point, y: Tensor, report: Callable[[int], None]) -> Trace:

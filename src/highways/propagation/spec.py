@@ -39,6 +39,8 @@ class Propagation:
             raise SpecError(f"network: mupc is predictive coding; method {self.run.method!r} takes paper or plain")
         if self.network != "paper" and not METHODS[self.run.method].inference:
             raise SpecError(f"network: method {self.run.method!r} has no inference; it takes network paper")
+        if self.run.highway is not None and not (self.run.highway.chain and not self.run.highway.redraw):
+            raise SpecError("highway: without its chain, or with V redrawn, HEP is not relaxed here")
         if self.trained is not None and self.network != "paper":
             raise SpecError(f"network: {self.network!r} is never trained here; trained takes network paper")
 
