@@ -283,6 +283,7 @@ def test_a_claim_is_as_good_as_its_parts():
     assert overall(parts(HOLDS, UNDECIDED)) == CAVEAT
     assert overall(parts(HOLDS, FAILS)) == FAILS
     assert overall(parts(NOT_RUN, NOT_RUN)) == NOT_RUN
+    assert overall(parts(UNDECIDED, NOT_RUN)) == UNDECIDED
     assert either(parts(HOLDS, FAILS)) == CAVEAT
     assert either(parts(FAILS, NOT_RUN)) == FAILS
 

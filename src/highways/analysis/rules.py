@@ -332,9 +332,9 @@ def overall(parts: Iterable[Part]) -> str:
     verdicts = [part.verdict for part in parts]
     if FAILS in verdicts:
         return FAILS
-    if set(verdicts) <= {NOT_RUN}:
-        return NOT_RUN
-    return HOLDS if set(verdicts) == {HOLDS} else CAVEAT
+    if HOLDS in verdicts or CAVEAT in verdicts:
+        return HOLDS if set(verdicts) == {HOLDS} else CAVEAT
+    return UNDECIDED if UNDECIDED in verdicts else NOT_RUN
 
 
 def either(parts: Iterable[Part]) -> str:

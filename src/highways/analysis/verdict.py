@@ -18,6 +18,7 @@ from highways.analysis.rules import (
     HOLDS,
     NOT_RUN,
     TRACE_RULES,
+    UNDECIDED,
     Claim,
     Part,
     either,
@@ -29,14 +30,15 @@ from highways.runs import Config
 METHOD = (
     "A part of a claim holds, or does not, where a 95 % confidence interval lies wholly on one side of what is "
     "claimed: Student's for a mean, paired for two methods with the same seeds, else Welch's. For a single seed "
-    "the paper's std of that cell stands in. In between it is undecided, which is a caveat, as are fewer than "
-    "three seeds.",
+    "the paper's std of that cell stands in. In between it is undecided.",
+    "A claim holds with a caveat where some parts hold and others are undecided or not run, or where there are "
+    "fewer than three seeds.",
     "The paper does not say which untrained network its diagnostic uses. A claim about it holds with a caveat "
     "where it holds in one of the two that we relax.",
     "By the paper's own numbers: the same rule on what the paper prints.",
 )
 _ELSEWHERE = Part("the paper's depth and steps", "not run", NOT_RUN)
-_ORDER = (HOLDS, CAVEAT, NOT_RUN, FAILS)
+_ORDER = (HOLDS, CAVEAT, UNDECIDED, NOT_RUN, FAILS)
 
 
 @dataclass(frozen=True)
