@@ -73,6 +73,7 @@ def test_the_page_shows_every_claim_table_and_figure_once(made):
     page = Page(text)
     for claim in published.claims():
         assert f"claim-{claim['id']}" in page.ids
+        assert f"highways verdict --claim {claim['id']}<" in text
         assert html.escape(claim["claim"], quote=False).replace('"', "&#34;") in text.replace("&#39;", "'")
     items = [(item.kind, item.name) for section in SECTIONS.values() for item in section]
     assert sorted(items) == sorted(

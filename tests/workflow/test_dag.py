@@ -13,6 +13,7 @@ import pytest
 from conftest import Project
 from highways import config as configuration
 from highways import record
+from highways.analysis.sections import SECTIONS
 from highways.propagation import plan, trace
 from highways.runs import sweep_runs
 from highways.status import state
@@ -55,6 +56,17 @@ def test_the_smoke_run_leaves_every_record_table_and_figure(smoke):
     left = [path for path in results.rglob("*") if path.suffix in (".pt", ".tmp") or ".progress" in path.name]
     assert left == []
     assert {path.name for path in (smoke.folder / "results").iterdir()} == {"smoke"}
+
+
+def test_snakemake_s_own_report_has_every_artefact_with_its_caption(finished):
+    finished.snakemake(*SMOKE, "--report", "own.html")
+    text = (finished.folder / "own.html").read_text()
+    for heading, items in SECTIONS.items():
+        assert heading in text
+        for item in items:
+            assert f"{item.name}.{'html' if item.kind == 'table' else 'png'}" in text
+            assert item.title in text
+    assert "Whether the paper holds, claim by claim" in text
 
 
 def test_the_selected_runs_took_the_rate_that_validated_best(smoke):

@@ -38,6 +38,7 @@ METHOD = (
     "By the paper's own numbers: the same rule on what the paper prints.",
 )
 _ELSEWHERE = Part("the paper's depth and steps", "not run", NOT_RUN)
+_TARGETS = {"transition": "figure_strength", "thinning": "table_density", "unstable": "table_density"}
 _ORDER = (HOLDS, CAVEAT, UNDECIDED, NOT_RUN, FAILS)
 
 
@@ -45,6 +46,7 @@ _ORDER = (HOLDS, CAVEAT, UNDECIDED, NOT_RUN, FAILS)
 class Judged:
     """A claim with the verdict on it.
 
+    command: makes the runs or relaxations behind it.
     on_paper: the verdict of the same rule on the paper's own numbers; empty where it prints none.
     """
 
@@ -53,6 +55,7 @@ class Judged:
     place: str
     verdict: str
     parts: tuple[Part, ...]
+    command: str
     on_paper: str = ""
 
     @property
@@ -77,13 +80,15 @@ def _judged(claim: Claim, ours: Ours, before: dict[str, Judged]) -> Judged:
     if claim["rule"] == "all_of":
         named = [before[name] for name in claim["claims"]]
         parts = tuple(Part(one.id, one.verdict, one.verdict, one.caveats) for one in named)
-        return Judged(*head, overall(parts), parts)
+        commands = dict.fromkeys(one.command for one in named)
+        return Judged(*head, overall(parts), parts, "; ".join(commands))
     if claim["rule"] in TRACE_RULES:
         parts = tuple(TRACE_RULES[claim["rule"]](claim, ours)) if ours.relaxes_as_the_paper else (_ELSEWHERE,)
-        return Judged(*head, either(parts), parts)
+        return Judged(*head, either(parts), parts, "snakemake propagation")
     rule = ACCURACY_RULES[claim["rule"]]
     parts, theirs = tuple(rule(claim, ours)), overall(rule(claim, Published()))
-    return Judged(*head, overall(parts), parts, "" if theirs == NOT_RUN else theirs)
+    command = f"snakemake {_TARGETS.get(claim['rule'], 'table_depth')}"
+    return Judged(*head, overall(parts), parts, command, "" if theirs == NOT_RUN else theirs)
 
 
 def document(config: Config, judged: list[Judged]) -> dict[str, Any]:
