@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -70,7 +71,15 @@ class Project:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         with (self.folder / "snakemake.log").open("w") as log:
-            return subprocess.Popen(self.command(*arguments), cwd=self.folder, stdout=log, stderr=log, text=True)
+            return subprocess.Popen(
+                self.command(*arguments),
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+                text=True,
+                # Tests that a shell has sent to the background ignore Ctrl-C, and so would their children.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            )
 
     def out(self, path: str) -> Path:
         return self.folder / f"results/smoke/runs/{path}.json"
