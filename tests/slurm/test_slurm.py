@@ -56,7 +56,7 @@ def scenarios(cluster, tmp_path_factory) -> Iterator[dict[str, "Future[Any]"]]:
         }
 
 
-def until(condition: Callable[[], Any], what: str, seconds: float = 150) -> Any:
+def until(condition: Callable[[], Any], what: str, seconds: float = 300) -> Any:
     """Wait for a condition to give something; what it gives."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -100,21 +100,21 @@ def unbroken(project: Project) -> dict[str, Any]:
 def cancelled(project: Project) -> tuple[int, str, list[str]]:
     process = project.start("--retries", "0", *TARGET)
     subprocess.run(["scancel", job_in(project, 1)], check=True)
-    return process.wait(200), project.log(), unfinished(project)
+    return process.wait(400), project.log(), unfinished(project)
 
 
 def requeued(project: Project) -> dict[str, Any]:
     process = project.start("--retries", "0", *TARGET)
     subprocess.run(["scontrol", "requeue", job_in(project, 3)], check=True)
     until(checkpoint_path(project.out(LONG)).exists, "a checkpoint")
-    assert process.wait(250) == 0, project.log()[-3000:]
+    assert process.wait(400) == 0, project.log()[-3000:]
     return record.read(project.out(LONG))
 
 
 def out_of_time(project: Project) -> dict[str, Any]:
     process = project.start(*TARGET)
     subprocess.run(["scontrol", "update", f"JobId={job_in(project, 3)}", "TimeLimit=1"], check=True)
-    assert process.wait(250) == 0, project.log()[-3000:]
+    assert process.wait(400) == 0, project.log()[-3000:]
     return record.read(project.out(LONG))
 
 
@@ -122,7 +122,7 @@ def interrupted(project: Project) -> int:
     process = project.start(*TARGET)
     job_in(project, 1)
     process.send_signal(signal.SIGINT)
-    code = process.wait(120)
+    code = process.wait(300)
     until(lambda: not unfinished(project), "no job is left")
     return code
 
