@@ -11,7 +11,7 @@ from typing import Protocol
 from scipy import stats
 
 from highways import paper
-from highways.analysis.cells import Cell, cells_at, density_cells, strength_cells
+from highways.analysis.cells import Cell, density_cells, depth_cells, strength_cells
 from highways.analysis.propagation import traces
 from highways.propagation.spec import Propagation
 from highways.propagation.trace import Trace
@@ -97,13 +97,19 @@ class Ours:
     traces_folder: Path
 
     @cached_property
-    def _cells(self) -> dict[CellKey, Cell]:
-        config = self.config
-        keys = [(d, n, m) for d in config["datasets"] for n in config["depths"] for m in config["methods"]]
-        return cells_at(config, self.runs, keys)
+    def _depth(self) -> dict[CellKey, Cell]:
+        return depth_cells(self.config, self.runs)
+
+    @cached_property
+    def _strength(self) -> dict[float, Cell]:
+        return strength_cells(self.config, self.runs)
+
+    @cached_property
+    def _density(self) -> dict[int, Cell]:
+        return density_cells(self.config, self.runs)
 
     def accuracy(self, dataset: str, depth: int, method: str) -> Sample | None:
-        cell = self._cells.get((dataset, depth, method))
+        cell = self._depth.get((dataset, depth, method))
         return None if cell is None else _sample(cell, paper.accuracy(dataset, depth, method))
 
     def strength(self) -> Mapping[float, Sample | None]:
@@ -111,7 +117,7 @@ class Ours:
         if (block["dataset"], block["depth"]) != paper.strength_place():
             return {}
         printed = paper.accuracy(block["dataset"], block["depth"], "hep")
-        return {alpha: _sample(cell, printed) for alpha, cell in strength_cells(self.config, self.runs).items()}
+        return {alpha: _sample(cell, printed) for alpha, cell in self._strength.items()}
 
     @property
     def strength_epochs(self) -> int:
@@ -122,7 +128,7 @@ class Ours:
         block = self.config["density_sweep"]
         if every not in paper.spacings(block["dataset"], block["depth"]):
             return None
-        cell = density_cells(self.config, self.runs).get(every)
+        cell = self._density.get(every)
         printed = paper.density(block["dataset"], block["depth"], every)
         return None if cell is None else _sample(cell, printed)
 

@@ -69,19 +69,16 @@ def maps(name: str, optimizer: str) -> Callable[[Config, Path], Figure]:
     """A figure of the error over layers and steps: a row per network, a column per model."""
 
     def figure(config: Config, folder: Path) -> Figure:
-        chosen = plan.optimizers(config)[optimizer]
         found = _found(plan.panels(config, optimizer), folder)
-        _demand(name, found.values())
-        drawn, panels = drawing.panels(len(ROWS), len(PANELS), (7.2, 4.6))
-        for letter, axes, ((row, column), seeds) in zip("abcabc", panels, found.items(), strict=True):
-            title = f"({letter}) {PANELS[column]}, {ROWS[row]}"
-            _map(axes, title, seeds, config["propagation"]["steps"])
-        _label_map(drawn, panels, len(PANELS), config["propagation"]["depth"])
+        titles = [
+            f"({letter}) {PANELS[column]}, {ROWS[row]}"
+            for letter, (row, column) in zip("abcabc", found, strict=True)
+        ]
+        drawn = _maps(name, config, list(found.values()), titles, len(ROWS), (7.2, 4.6))
         n = drawing.between(len(seeds) for seeds in found.values() if seeds)
-        notes = _about(
-            config, f"Optimizer of the states: {chosen.title}. Mean of the rms error over {n} seeds. {_GREY}"
-        )
-        style.finish(drawn, notes)
+        chosen = plan.optimizers(config)[optimizer].title
+        note = f"Optimizer of the states: {chosen}. Mean of the rms error over {n} seeds. {_GREY}"
+        style.finish(drawn, _about(config, note))
         return drawn
 
     return figure
@@ -99,21 +96,40 @@ def _map(axes: Axes, title: str, seeds: Sequence[Trace], steps: int) -> None:
     edges = np.append(times[1:], steps + 1)  # the colour of a step lasts until the next one that is kept
     layers = np.arange(errors.shape[1] + 1) - 0.5
     values = np.where(errors[1:] == 0, np.nan, errors[1:]).T
-    if len(edges) == values.shape[1]:
-        edges = np.append(edges, steps + 1) if edges[-1] <= steps else np.append(edges[:-1], [steps, steps + 1])
     axes.pcolormesh(
         edges, layers, values, norm=LogNorm(_FLOOR, _CEILING), cmap=_COLOURS, rasterized=True, gid="map"
     )
     axes.grid(visible=False)
 
 
-def _label_map(figure: Figure, panels: Sequence[Axes], columns: int, depth: int) -> None:
+def _maps(
+    name: str,
+    config: Config,
+    found: Sequence[Sequence[Trace]],
+    titles: Sequence[str],
+    rows: int,
+    size: tuple[float, float],
+) -> Figure:
+    """A grid of maps, one per list of seeds; NothingRun where all are empty."""
+    _demand(name, found)
+    depth = next(trace.errors.shape[1] for seeds in found for trace in seeds)
+    columns = len(found) // rows
+    figure, panels = drawing.panels(rows, columns, size)
+    for axes, title, seeds in zip(panels, titles, found, strict=True):
+        _map(axes, title, seeds, config["propagation"]["steps"])
     for axes in panels[::columns]:
         axes.set_ylabel(_LAYER.format(depth - 1))
     for axes in panels[-columns:]:
         axes.set_xlabel("Step")
     bar = ScalarMappable(LogNorm(_FLOOR, _CEILING), _COLOURS)
     figure.colorbar(bar, ax=list(panels), label="rms error", extend="min", shrink=0.7)
+    return figure
+
+
+def _positive(values: Array) -> Array:
+    """For logarithmic axes: what is exactly 0 is left out."""
+    kept: Array = np.where(values > 0, values, np.nan)
+    return kept
 
 
 def convergence(name: str, optimizer: str) -> Callable[[Config, Path], Figure]:
@@ -126,17 +142,17 @@ def convergence(name: str, optimizer: str) -> Callable[[Config, Path], Figure]:
         _demand(name, found.values())
         drawn, panels = drawing.panels(len(ROWS), len(PANELS), (7.2, 4.8))
         layers = sorted(block["layers"])
+        shades = [colormaps["viridis"](i / max(1, len(layers) - 1)) for i in range(len(layers))]
         width = config["network"]["width"]
         for axes, ((row, column), seeds) in zip(panels, found.items(), strict=True):
             axes.set(title=f"{PANELS[column]}, {ROWS[row]}", xscale="log", yscale="log", ylim=(1e-34, 1e2))
-            for position, layer in enumerate(layers):
+            for layer, shade in zip(layers, shades, strict=True):
                 units = 10 if layer == block["depth"] - 1 else width
                 for trace in seeds:
                     energy = 0.5 * units * trace.errors[1:, layer] ** 2
-                    shade = colormaps["viridis"](position / max(1, len(layers) - 1))
                     axes.plot(
                         trace.steps[1:],
-                        np.where(energy > 0, energy, np.nan),
+                        _positive(energy),
                         color=shade,
                         linewidth=0.8,
                         gid=f"layer:{layer}",
@@ -146,10 +162,7 @@ def convergence(name: str, optimizer: str) -> Callable[[Config, Path], Figure]:
             axes.set_ylabel("Energy of the layer, ½‖ε‖²")
         for axes in panels[-len(PANELS) :]:
             axes.set_xlabel("Step")
-        handles = [
-            drawing.handle(colormaps["viridis"](i / max(1, len(layers) - 1)), f"ℓ = {layer}")
-            for i, layer in enumerate(layers)
-        ]
+        handles = [drawing.handle(shade, f"ℓ = {layer}") for layer, shade in zip(layers, shades, strict=True)]
         drawn.legend(handles=handles, loc="outside right upper")
         style.finish(
             drawn,
@@ -174,9 +187,8 @@ def transient(config: Config, folder: Path) -> Figure:
         title = PANELS["mupc"] if network == "mupc" else f"{PANELS['pc']}, {ROWS[network]}"
         axes.set(title=title, yscale="log", xlabel="Layer ℓ")
         for trace in seeds:
-            measured, law = arrival(trace), size ** np.arange(trace.errors.shape[1])[::-1] * trace.backprop
-            axes.plot(measured, ".", color=style.colour("pc"), markersize=3, gid="seed:measured")
-            axes.plot(law, color="black", linewidth=0.7, gid="seed:law")
+            axes.plot(arrival(trace), ".", color=style.colour("pc"), markersize=3, gid="seed:measured")
+            axes.plot(law(trace), color="black", linewidth=0.7, gid="seed:law")
             axes.plot(trace.backprop, color=style.colour("backprop"), linewidth=0.7, gid="seed:backprop")
         drawing.say_if_empty(axes)
     panels[0].set_ylabel("rms")
@@ -198,6 +210,13 @@ def arrival(trace: Trace) -> Array:
     return np.array([trace.errors[reached[t], depth - 1 - t] if t in reached else np.nan for t in steps])
 
 
+def law(trace: Trace) -> Array:
+    """What that error is by the law of the transient: lambda^(L-i) times the backprop error."""
+    inference = trace.spec.run.inference
+    assert inference is not None
+    return inference.step_size ** np.arange(len(trace.backprop))[::-1] * trace.backprop
+
+
 def steady(config: Config, folder: Path) -> Figure:
     """The errors after the last step beside those at rest: the product of Jacobians, with HEP's highways."""
     found = _found(plan.settled(config), folder)
@@ -212,7 +231,7 @@ def steady(config: Config, folder: Path) -> Figure:
         axes.title.set_fontsize(7)
         for trace in seeds:
             axes.plot(
-                np.where(trace.errors[-1] > 0, trace.errors[-1], np.nan),
+                _positive(trace.errors[-1]),
                 color=style.colour("hep"),
                 linewidth=0.9,
                 gid="seed:measured",
@@ -243,38 +262,28 @@ def during_training(config: Config, folder: Path) -> Figure:
     """The maps at some epochs of training: a row per method."""
     during = config["propagation"]["during_training"]
     found = _found(plan.training_moments(config), folder)
-    _demand("propagation_training", found.values())
-    columns = len(during["epochs"])
-    drawn, panels = drawing.panels(len(during["methods"]), columns, (1.7 * columns + 1.0, 4.4))
-    for axes, ((method, epoch), seeds) in zip(panels, found.items(), strict=True):
-        _map(axes, f"{METHODS[method].title}, epoch {epoch}", seeds, config["propagation"]["steps"])
-    _label_map(drawn, panels, columns, during["depth"])
-    style.finish(
-        drawn,
-        [
-            f"Depth {during['depth']}, the network that is trained, seed {during['seed']}; "
-            f"gradient descent, step size {config['propagation']['step_size']:g}, one image. {_GREY}"
-        ],
+    titles = [f"{METHODS[method].title}, epoch {epoch}" for method, epoch in found]
+    size = (1.7 * len(during["epochs"]) + 1.0, 4.4)
+    drawn = _maps("propagation_training", config, list(found.values()), titles, len(during["methods"]), size)
+    note = (
+        f"Depth {during['depth']}, the network that is trained, seed {during['seed']}; "
+        f"gradient descent, step size {config['propagation']['step_size']:g}, one image. {_GREY}"
     )
+    style.finish(drawn, [note])
     return drawn
 
 
 def rules(config: Config, folder: Path) -> Figure:
     """The maps of all learning rules on the network that is trained."""
     found = _found(plan.rules(config), folder)
-    _demand("propagation_rules", found.values())
-    drawn, panels = drawing.panels(1, len(found), (1.7 * len(found) + 1.0, 2.9))
-    for axes, (method, seeds) in zip(panels, found.items(), strict=True):
-        sweep = "" if METHODS[method].inference else "\n(one sweep)"
-        _map(axes, f"{METHODS[method].title}{sweep}", seeds, config["propagation"]["steps"])
-    _label_map(drawn, panels, len(found), config["propagation"]["depth"])
-    style.finish(
-        drawn,
-        [
-            f"The error that each layer would learn from, untrained; relaxation by gradient descent. "
-            f"A rule that has none has its errors at once. {_GREY}"
-        ],
+    titles = [METHODS[m].title + ("" if METHODS[m].inference else "\n(one sweep)") for m in found]
+    size = (1.7 * len(found) + 1.0, 2.9)
+    drawn = _maps("propagation_rules", config, list(found.values()), titles, 1, size)
+    note = (
+        "The error that each layer would learn from, untrained; relaxation by gradient descent. "
+        f"A rule that has none has its errors at once. {_GREY}"
     )
+    style.finish(drawn, [note])
     return drawn
 
 
@@ -288,8 +297,7 @@ def floor(config: Config, folder: Path) -> Figure:
         axes.set(title=f"{PANELS['pc']}, {ROWS[row]}", yscale="log", xlabel="Layer ℓ")
         for name, shade in shades.items():
             for trace in found[row, name]:
-                last = trace.errors[-1]
-                axes.plot(np.where(last > 0, last, np.nan), color=shade, linewidth=0.9, gid=f"seed:{name}")
+                axes.plot(_positive(trace.errors[-1]), color=shade, linewidth=0.9, gid=f"seed:{name}")
         drawing.say_if_empty(axes)
     panels[0].set_ylabel("rms error after the last step")
     drawn.legend(

@@ -1,7 +1,6 @@
 """One page that says whether the paper holds, and on what evidence; made from records and traces alone."""
 
 import base64
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +37,7 @@ def write(config: Config, sources: Sources, out: Path, *, artefacts: bool = True
     """Write the verdict and the page below `out`, and with `artefacts` every table and figure that can be made."""
     judged = verdict.judge(config, sources.runs, sources.traces)
     document = verdict.document(config, judged)
-    write_text(out / "verdict.json", json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    verdict.write(out / "verdict.json", document)
     rendering.write(verdict.table(config, judged), out / "tables")
     sections = {
         heading: [_shown(item, config, sources, out if artefacts else None) for item in items]

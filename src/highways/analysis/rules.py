@@ -5,15 +5,15 @@ what is claimed, and is undecided where the interval contains the limit; fewer t
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from highways import paper
 from highways.analysis.evidence import FULL, Accuracies, Ours, Sample, difference
 from highways.analysis.notes import DATASET_TITLES
-from highways.analysis.propagation import arrival
+from highways.analysis.propagation import arrival, law
 from highways.methods import METHODS
 from highways.propagation import plan
 from highways.propagation.trace import Trace
@@ -21,6 +21,8 @@ from highways.propagation.trace import Trace
 HOLDS, CAVEAT, FAILS, NOT_RUN = "holds", "holds with a caveat", "does not hold", "not run"
 UNDECIDED = "undecided"
 Claim = dict[str, Any]
+# Of a confidence interval, low and high: does it lie on the claimed side, and does it lie on the other?
+Side = Callable[[float, float], tuple[bool, bool]]
 _AT_REST = 0.1  # relative distance from the equilibrium within which a layer counts as settled
 
 
@@ -53,9 +55,7 @@ def _place(dataset: str, depth: int) -> str:
     return f"{DATASET_TITLES[dataset]} L={depth}"
 
 
-def _compare(
-    claim: Claim, by: Accuracies, one: str, other: str, side: Callable[[float, float, float], tuple[bool, bool]]
-) -> Iterator[Part]:
+def _compare(claim: Claim, by: Accuracies, one: str, other: str, side: Side) -> Iterator[Part]:
     """A part per data set and depth from the difference of two methods."""
     for dataset in claim["datasets"]:
         for depth in claim["depths"]:
@@ -67,30 +67,30 @@ def _compare(
             gap, low, high = difference(a, b)
             titles = METHODS[one].title, METHODS[other].title
             finding = f"{titles[0]} {a.text}, {titles[1]} {b.text}: {gap:+.1f} [{low:.1f}, {high:.1f}]"
-            yield _decided(where, finding, side(gap, low, high), a, b)
+            yield _decided(where, finding, side(low, high), a, b)
 
 
 def no_advantage(claim: Claim, by: Accuracies) -> Iterator[Part]:
     """One method is not significantly better than another."""
-    return _compare(claim, by, claim["better"], claim["than"], lambda gap, low, high: (low <= 0, low > 0))
+    return _compare(claim, by, claim["better"], claim["than"], lambda low, high: (low <= 0, low > 0))
 
 
 def comparable(claim: Claim, by: Accuracies) -> Iterator[Part]:
     """Two methods lie within a margin of each other."""
     m = claim["margin"]
-    side = lambda gap, low, high: (-m < low and high < m, high < -m or low > m)  # noqa: E731
+    side = lambda low, high: (-m < low and high < m, high < -m or low > m)  # noqa: E731
     return _compare(claim, by, claim["method"], claim["with"], side)
 
 
 def better(claim: Claim, by: Accuracies) -> Iterator[Part]:
     """One method is better than another by at least so many points."""
-    side = lambda gap, low, high: (low > claim["by"], high < claim["by"])  # noqa: E731
+    side = lambda low, high: (low > claim["by"], high < claim["by"])  # noqa: E731
     return _compare(claim, by, claim["method"], claim["than"], side)
 
 
 def not_worse(claim: Claim, by: Accuracies) -> Iterator[Part]:
     """One method is at most a margin worse than another."""
-    side = lambda gap, low, high: (low > -claim["margin"], high < -claim["margin"])  # noqa: E731
+    side = lambda low, high: (low > -claim["margin"], high < -claim["margin"])  # noqa: E731
     return _compare(claim, by, claim["method"], claim["than"], side)
 
 
@@ -100,40 +100,51 @@ def falls(claim: Claim, by: Accuracies) -> Iterator[Part]:
         shallow = by.accuracy(dataset, claim["shallow"], claim["method"])
         deep = by.accuracy(dataset, claim["deep"], claim["method"])
         where = f"{DATASET_TITLES[dataset]} L={claim['shallow']} to {claim['deep']}"
-        if shallow is None or deep is None:
-            yield _missing(where)
-            continue
         # The seeds of two depths have nothing in common but their number.
-        gap, low, high = difference(Sample(shallow.mean, shallow.std, shallow.n), deep)
-        finding = f"{shallow.text} to {deep.text}: loses {gap:.1f} [{low:.1f}, {high:.1f}]"
-        yield _decided(where, finding, (low > claim["by"], high < claim["by"]), shallow, deep)
+        unpaired = None if shallow is None else replace(shallow, seeds={})
+        yield _loss(where, unpaired, deep, lambda low, high: (low > claim["by"], high < claim["by"]))
+
+
+def _loss(where: str, before: Sample | None, after: Sample | None, side: Side) -> Part:
+    """A part from what is lost between two samples."""
+    if before is None or after is None:
+        return _missing(where)
+    gap, low, high = difference(before, after)
+    finding = f"{before.text} to {after.text}: loses {gap:.1f} [{low:.1f}, {high:.1f}]"
+    return _decided(where, finding, side(low, high), before, after)
 
 
 def below(claim: Claim, by: Accuracies) -> Iterator[Part]:
     """A method stays below a limit."""
-    for where, sample in _cells(claim, by):
-        if sample is None:
-            yield _missing(where)
-            continue
-        low, high = sample.interval
-        yield _decided(where, sample.text, (high < claim["limit"], low > claim["limit"]), sample)
+
+    def side(sample: Sample, low: float, high: float) -> tuple[bool, bool]:
+        return high < claim["limit"], low > claim["limit"]
+
+    return _each(claim, by, side)
 
 
 def within(claim: Claim, by: Accuracies) -> Iterator[Part]:
     """The mean of a method lies in a range; outside it is undecided while the interval reaches the range."""
-    for where, sample in _cells(claim, by):
-        if sample is None:
-            yield _missing(where)
-            continue
-        low, high = sample.interval
+
+    def side(sample: Sample, low: float, high: float) -> tuple[bool, bool]:
         inside = claim["low"] - 0.05 <= sample.mean <= claim["high"] + 0.05  # the range is printed to one digit
-        yield _decided(where, sample.text, (inside, high < claim["low"] or low > claim["high"]), sample)
+        return inside, high < claim["low"] or low > claim["high"]
+
+    return _each(claim, by, side)
 
 
-def _cells(claim: Claim, by: Accuracies) -> Iterator[tuple[str, Sample | None]]:
+def _each(
+    claim: Claim, by: Accuracies, side: Callable[[Sample, float, float], tuple[bool, bool]]
+) -> Iterator[Part]:
+    """A part per data set and depth from one method."""
     for dataset in claim["datasets"]:
         for depth in claim["depths"]:
-            yield _place(dataset, depth), by.accuracy(dataset, depth, claim["method"])
+            where, sample = _place(dataset, depth), by.accuracy(dataset, depth, claim["method"])
+            yield (
+                _missing(where)
+                if sample is None
+                else _decided(where, sample.text, side(sample, *sample.interval), sample)
+            )
 
 
 def transition(claim: Claim, by: Accuracies) -> Iterator[Part]:
@@ -173,60 +184,67 @@ def unstable(claim: Claim, by: Accuracies) -> Iterator[Part]:
     yield _decided("spread of the seeds", f"{dense.std:.1f} to {thin.std:.1f}", (wider, not wider), dense, thin)
 
 
-def _thinned(claim: Claim, by: Accuracies, side: Callable[[float, float], tuple[bool, bool]]) -> Part:
-    dense, thin = by.density(1), by.density(claim["every"])
-    where = f"k = {claim['every']}"
-    if dense is None or thin is None:
-        return _missing(where)
-    gap, low, high = difference(dense, thin)
-    finding = f"{dense.text} to {thin.text}: loses {gap:.1f} [{low:.1f}, {high:.1f}]"
-    return _decided(where, finding, side(low, high), dense, thin)
+def _thinned(claim: Claim, by: Accuracies, side: Side) -> Part:
+    return _loss(f"k = {claim['every']}", by.density(1), by.density(claim["every"]), side)
 
 
 # Signal propagation. All seeds must agree: a trace is exact, and the seeds are three networks.
 
 
-def _traced(where: str, found: list[Trace], finding: str, holds: bool, caveat: str = "") -> Part:
-    if not holds:
-        return Part(where, finding, FAILS)
-    fewer = "" if len(found) >= FULL else f"{len(found)} of {FULL} seeds"
-    reasons = "; ".join(reason for reason in (caveat, fewer) if reason)
-    return Part(where, finding, CAVEAT if reasons else HOLDS, reasons)
+class Finding(NamedTuple):
+    """What the traces of one network show: the numbers, whether they bear the claim out, and a caveat."""
+
+    text: str
+    holds: bool
+    caveat: str = ""
 
 
-def _panel(by: Ours, optimizer: str, column: str) -> Iterator[tuple[str, list[Trace]]]:
-    for row in plan.ROWS:
-        if column != "mupc" or row == "paper":
-            where = plan.PANELS[column] if column == "mupc" else plan.ROWS[row]
-            yield where, by.traces(plan.panels(by.config, optimizer)[row, column])
+Places = Iterable[tuple[str, list[Trace]]]  # where, and the seeds that have been traced there
 
 
-def law(claim: Claim, by: Ours) -> Iterator[Part]:
-    """The first error of layer i is lambda^(L-i) times the backprop error."""
-    size = by.config["propagation"]["step_size"]
-    for network, wanted in plan.arrivals(by.config).items():
-        found, where = by.traces(wanted), plan.ROWS.get(network, plan.PANELS["mupc"])
+def _traced(places: Places, judge: Callable[[list[Trace]], Finding]) -> Iterator[Part]:
+    """A part per place."""
+    for where, found in places:
         if not found:
             yield _missing(where)
             continue
-        depth = found[0].errors.shape[1]
-        laws = [size ** np.arange(depth)[::-1] * trace.backprop for trace in found]
-        off = max(float(np.max(np.abs(arrival(t) / law - 1))) for t, law in zip(found, laws, strict=True))
-        yield _traced(where, found, f"off by {off:.0e} at most", off < 1e-5)
+        text, holds, caveat = judge(found)
+        fewer = "" if len(found) >= FULL else f"{len(found)} of {FULL} seeds"
+        reasons = "; ".join(reason for reason in (caveat, fewer) if reason)
+        verdict = FAILS if not holds else CAVEAT if reasons else HOLDS
+        yield Part(where, text, verdict, reasons if holds else "")
+
+
+def _panel(by: Ours, optimizer: str, column: str) -> Places:
+    """One model in every network; μPC has one of its own."""
+    panels = plan.panels(by.config, optimizer)
+    if column == "mupc":
+        return [(plan.PANELS[column], by.traces(panels["paper", column]))]
+    return [(title, by.traces(panels[row, column])) for row, title in plan.ROWS.items()]
+
+
+def follows_the_law(claim: Claim, by: Ours) -> Iterator[Part]:
+    """The first error of layer i is lambda^(L-i) times the backprop error."""
+
+    def judge(found: list[Trace]) -> Finding:
+        off = max(float(np.max(np.abs(arrival(trace) / law(trace) - 1))) for trace in found)
+        return Finding(f"off by {off:.0e} at most", off < 1e-5)
+
+    networks = plan.arrivals(by.config).items()
+    places = ((plan.ROWS.get(name, plan.PANELS["mupc"]), by.traces(wanted)) for name, wanted in networks)
+    return _traced(places, judge)
 
 
 def equilibrium(claim: Claim, by: Ours) -> Iterator[Part]:
     """Layers at rest have the errors of the product of Jacobians; layers on their way say nothing."""
-    for (row, name), wanted in plan.arithmetics(by.config).items():
-        if name != "no floor":
-            continue
-        found, where = by.traces(wanted), plan.ROWS[row]
-        if not found:
-            yield _missing(where)
-            continue
+
+    def judge(found: list[Trace]) -> Finding:
         share = min(_settled(trace) for trace in found)
-        finding = f"{share:.0%} of the hidden layers within {_AT_REST:.0%} of it after gradient descent"
-        yield _traced(where, found, finding, True, "" if share == 1 else "the others have not settled")
+        text = f"{share:.0%} of the hidden layers within {_AT_REST:.0%} of it after gradient descent"
+        return Finding(text, True, "" if share == 1 else "the others have not settled")
+
+    wanted = plan.arithmetics(by.config)
+    return _traced([(title, by.traces(wanted[row, "no floor"])) for row, title in plan.ROWS.items()], judge)
 
 
 def _settled(trace: Trace) -> float:
@@ -243,88 +261,82 @@ def _level(trace: Trace) -> float:
 
 def floor(claim: Claim, by: Ours) -> Iterator[Part]:
     """The errors of all layers below one stay below a floor over all steps."""
-    for where, found in _panel(by, claim["optimizer"], "pc"):
-        if not found:
-            yield _missing(where)
-            continue
-        last = [trace.errors[:, : claim["layer"]].max(axis=0) for trace in found]
-        above = max(int(np.sum(row > claim["floor"])) for row in last)
-        largest = max(row.max() for row in last)
-        finding = f"{above} of {claim['layer']} layers leave it; the largest error is {largest:.0e}"
-        yield _traced(where, found, finding, above == 0)
+
+    def judge(found: list[Trace]) -> Finding:
+        largest = np.array([trace.errors[:, : claim["layer"]].max(axis=0) for trace in found])
+        above = int(np.sum(largest > claim["floor"], axis=1).max())
+        text = f"{above} of {claim['layer']} layers leave it; the largest error is {largest.max():.0e}"
+        return Finding(text, above == 0)
+
+    return _traced(_panel(by, claim["optimizer"], "pc"), judge)
 
 
 def from_the_first_step(claim: Claim, by: Ours) -> Iterator[Part]:
     """Every hidden layer has an error after one step."""
-    for where, found in _panel(by, "gd", "hep"):
-        if not found:
-            yield _missing(where)
-            continue
-        still = [int(np.sum(trace.errors[1, :-1] == 0)) for trace in found]
+
+    def judge(found: list[Trace]) -> Finding:
+        still = max(int(np.sum(trace.errors[1, :-1] == 0)) for trace in found)
         lowest = found[0].spec.run.endpoints[0] - 1
-        finding = f"{max(still)} of {found[0].errors.shape[1] - 1} layers without"
-        caveat = "the first hidden layer has no highway in this reading" if lowest else ""
-        yield _traced(where, found, finding, max(still) <= lowest, caveat if max(still) else "")
+        caveat = "the first hidden layer has no highway in this reading" if lowest and still else ""
+        return Finding(f"{still} of {found[0].errors.shape[1] - 1} layers without", still <= lowest, caveat)
+
+    return _traced(_panel(by, "gd", "hep"), judge)
 
 
 def settles(claim: Claim, by: Ours) -> Iterator[Part]:
     """The errors of a share of the hidden layers level off, or are not expected to."""
-    for where, found in _panel(by, claim["optimizer"], "hep"):
-        if not found:
-            yield _missing(where)
-            continue
+
+    def judge(found: list[Trace]) -> Finding:
         shares = [_level(trace) for trace in found]
-        finding = f"{min(shares):.0%} to {max(shares):.0%} of the hidden layers level off"
-        if claim["expected"]:
-            caveat = "" if min(shares) == 1 else "not all of them"
-            yield _traced(where, found, finding, min(shares) >= claim["share"], caveat)
-        else:
-            yield _traced(where, found, finding, max(shares) < claim["share"])
+        text = f"{min(shares):.0%} to {max(shares):.0%} of the hidden layers level off"
+        if not claim["expected"]:
+            return Finding(text, max(shares) < claim["share"])
+        return Finding(text, min(shares) >= claim["share"], "" if min(shares) == 1 else "not all of them")
+
+    return _traced(_panel(by, claim["optimizer"], "hep"), judge)
 
 
 def reaches(claim: Claim, by: Ours) -> Iterator[Part]:
     """muPC's first layer has a share of its error at rest only after so many steps."""
-    for where, found in _panel(by, "gd", "mupc"):
-        if not found:
-            yield _missing(where)
-            continue
+
+    def judge(found: list[Trace]) -> Finding:
         reached = [trace.steps[trace.errors[:, 0] >= claim["share"] * trace.steady[0]] for trace in found]
         first = [int(steps[0]) if len(steps) else int(found[0].steps[-1]) + 1 for steps in reached]
-        finding = f"{claim['share']:.0%} of it after {min(first)} to {max(first)} steps"
-        yield _traced(where, found, finding, min(first) >= claim["steps"])
+        text = f"{claim['share']:.0%} of it after {min(first)} to {max(first)} steps"
+        return Finding(text, min(first) >= claim["steps"])
+
+    return _traced(_panel(by, "gd", "mupc"), judge)
 
 
 def flat(claim: Claim, by: Ours) -> Iterator[Part]:
     """The errors of the hidden layers lie within a factor, or are not expected to."""
-    for where, found in _panel(by, claim["optimizer"], "pc"):
-        if not found:
-            yield _missing(where)
-            continue
+
+    def judge(found: list[Trace]) -> Finding:
         ratios = [float(trace.errors[-1, 1:-3].max() / trace.errors[-1, 1:-3].min()) for trace in found]
-        finding = f"largest over smallest: {min(ratios):.2g} to {max(ratios):.2g}"
-        yield _traced(
-            where, found, finding, all((ratio <= claim["factor"]) == claim["expected"] for ratio in ratios)
-        )
+        text = f"largest over smallest: {min(ratios):.2g} to {max(ratios):.2g}"
+        return Finding(text, all((ratio <= claim["factor"]) == claim["expected"] for ratio in ratios))
+
+    return _traced(_panel(by, claim["optimizer"], "pc"), judge)
 
 
 def layer_errors(claim: Claim, by: Ours) -> Iterator[Part]:
     """A column of the paper's table, in the network that reproduces it."""
-    found = by.traces(plan.panels(by.config, claim["optimizer"])["plain", "pc"])
-    if not found:
-        yield _missing(plan.ROWS["plain"])
-        return
-    ratios = {}
-    for layer in paper.error_layers():
-        printed = paper.layer_error(layer, claim["optimizer"])
-        ours = float(np.exp(np.mean(np.log([max(trace.errors[-1, layer], 1e-300) for trace in found]))))
-        ratios[layer] = max(1.0, ours / printed.value) if printed.upper_bound else ours / printed.value
-    worst = max(ratios, key=lambda layer: abs(np.log(ratios[layer])))
-    inside = sum(1 / claim["factor"] <= ratio <= claim["factor"] for ratio in ratios.values())
-    finding = (
-        f"{inside} of {len(ratios)} layers; the worst is layer {worst}, {ratios[worst]:.2g} times the paper's"
-    )
-    caveat = "not the network that is trained"
-    yield _traced(plan.ROWS["plain"], found, finding, inside == len(ratios), caveat)
+
+    def judge(found: list[Trace]) -> Finding:
+        ratios = {}
+        for layer in paper.error_layers():
+            printed = paper.layer_error(layer, claim["optimizer"])
+            ours = float(np.exp(np.mean(np.log([max(trace.errors[-1, layer], 1e-300) for trace in found]))))
+            ratios[layer] = max(1.0, ours / printed.value) if printed.upper_bound else ours / printed.value
+        worst = max(ratios, key=lambda layer: abs(np.log(ratios[layer])))
+        inside = sum(1 / claim["factor"] <= ratio <= claim["factor"] for ratio in ratios.values())
+        text = (
+            f"{inside} of {len(ratios)} layers; the worst is layer {worst}, {ratios[worst]:.2g} times the paper's"
+        )
+        return Finding(text, inside == len(ratios), "not the network that is trained")
+
+    wanted = plan.panels(by.config, claim["optimizer"])["plain", "pc"]
+    return _traced([(plan.ROWS["plain"], by.traces(wanted))], judge)
 
 
 def overall(parts: Iterable[Part]) -> str:
@@ -350,7 +362,7 @@ ACCURACY_RULES: dict[str, Callable[[Claim, Accuracies], Iterator[Part]]] = {
     for rule in (no_advantage, comparable, better, not_worse, falls, below, within, transition, thinning, unstable)
 }
 TRACE_RULES: dict[str, Callable[[Claim, Ours], Iterator[Part]]] = {
-    "arrival": law,
+    "arrival": follows_the_law,
     **{
         rule.__name__: rule
         for rule in (equilibrium, floor, from_the_first_step, settles, reaches, flat, layer_errors)

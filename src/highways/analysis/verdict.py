@@ -24,6 +24,8 @@ from highways.analysis.rules import (
     either,
     overall,
 )
+from highways.files import write_text
+from highways.readings import settings_of
 from highways.record import RecordError
 from highways.runs import Config
 
@@ -95,8 +97,12 @@ def document(config: Config, judged: list[Judged]) -> dict[str, Any]:
     """The verdict as plain data."""
     counts = {verdict: sum(one.verdict == verdict for one in judged) for verdict in _ORDER}
     claims = [{**asdict(one), "caveats": one.caveats} for one in judged]
-    reading = {**config["conventions"], "sigma_v": config["highway"]["sigma_v"]}
-    return {"counts": counts, "reading": reading, "claims": claims}
+    return {"counts": counts, "reading": settings_of(config), "claims": claims}
+
+
+def write(path: Path, verdict: dict[str, Any]) -> None:
+    """Write what `document` returns."""
+    write_text(path, json.dumps(verdict, indent=1, ensure_ascii=False) + "\n")
 
 
 def lost(judged: list[Judged], path: Path) -> list[str]:

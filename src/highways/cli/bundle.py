@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from highways.cli.shared import add_config, add_runs, command, read_config
+from highways.cli.shared import add_config, add_data_dir, add_runs, command, read_config
 from highways.config import all_runs
 
 
@@ -21,7 +21,7 @@ def add_bundle(commands: Any) -> None:
     )
     bundle.add_argument("--only", default="", metavar="TEXT", help="runs whose path contains this")
     bundle.add_argument("--selections", type=Path, default=Path("results/selections"), metavar="FOLDER")
-    bundle.add_argument("--data-dir", metavar="FOLDER", help="where the data lie (default: see `highways data`)")
+    add_data_dir(bundle)
     bundle.add_argument("--out", type=Path, default=Path("highways-bundle.tar.gz"), metavar="FILE")
     collect = command(
         commands,

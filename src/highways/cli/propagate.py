@@ -6,7 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from highways.cli.shared import add_config, command, parse_json, read_config, read_spec
+from highways.cli.shared import (
+    add_config,
+    add_data_dir,
+    add_device,
+    command,
+    parse_json,
+    read_config,
+    read_spec,
+    stopped,
+)
 from highways.fields import SpecError
 from highways.methods import METHODS
 from highways.propagation.plan import untrained
@@ -47,7 +56,7 @@ def add_propagate(commands: Any) -> None:
     what.add_argument("--spec", metavar="JSON", help="a specification as JSON text, as the workflow gives it")
     how = parser.add_argument_group("how")
     how.add_argument("--weights", type=Path, metavar="FOLDER", help="of the snapshots of a trained network")
-    how.add_argument("--data-dir", metavar="FOLDER", help="where the data lie (default: see `highways data`)")
+    add_data_dir(how)
     how.add_argument("--out", type=Path, metavar="FILE", help="the trace (default: propagation/<path>.npz)")
     how.add_argument("--quiet", action="store_true", help="no progress, no numbers")
 
@@ -63,8 +72,8 @@ def add_snapshots(commands: Any) -> None:
     parser.add_argument("--spec", metavar="JSON|FILE", required=True, help="as for `train`")
     parser.add_argument("--epochs", type=int, nargs="+", required=True, metavar="N", help="0: before training")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="gets epoch00.npz and so on")
-    parser.add_argument("--data-dir", metavar="FOLDER", help="where the data lie (default: see `highways data`)")
-    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: %(default)s)")
+    add_data_dir(parser)
+    add_device(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
 
 
@@ -129,6 +138,5 @@ def _snapshots(options: argparse.Namespace) -> int:
     try:
         keep(spec, options.out, options.epochs, Machine(options.data_dir, options.device, quiet=options.quiet))
     except Interrupted as stop:
-        print(f"highways: stopped by {stop}; the same command resumes from the checkpoint", file=sys.stderr)
-        return stop.exit_code
+        return stopped(stop)
     return 0

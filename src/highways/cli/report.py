@@ -1,7 +1,6 @@
 """`highways verdict` and `highways report`: does the paper hold?"""
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -49,7 +48,6 @@ def add_report(commands: Any) -> None:
 def _verdict(options: argparse.Namespace) -> int:
     from highways.analysis import verdict
     from highways.fields import SpecError
-    from highways.files import write_text
 
     config = read_config(options)
     judged = verdict.judge(config, options.runs, options.traces)
@@ -68,7 +66,7 @@ def _verdict(options: argparse.Namespace) -> int:
         print(", ".join(f"{number} {name}" for name, number in document["counts"].items()))
     lost = [] if options.strict is None else verdict.lost(judged, options.strict)
     if options.out is not None:
-        write_text(options.out, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+        verdict.write(options.out, document)
     for name in lost:
         print(f"highways: {name} held in {options.strict} and no longer does", file=sys.stderr)
     return LOST if lost else 0

@@ -2,11 +2,13 @@
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 from highways.config import load, validate
 from highways.fields import SpecError
+from highways.interruption import Interrupted
 from highways.runs import Config
 from highways.spec import RunSpec
 
@@ -32,23 +34,30 @@ def add_config(parser: argparse._ActionsContainer) -> None:
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--runs",
-        type=Path,
-        default=Path("results/runs"),
-        metavar="FOLDER",
-        help="folder of the run records (default: %(default)s)",
-    )
+    _add_folder(parser, "--runs", "results/runs", "of the run records")
 
 
 def add_traces(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--traces",
-        type=Path,
-        default=Path("results/propagation"),
-        metavar="FOLDER",
-        help="folder of the traces of `propagate` (default: %(default)s)",
-    )
+    _add_folder(parser, "--traces", "results/propagation", "of the traces of `propagate`")
+
+
+def _add_folder(parser: argparse.ArgumentParser, name: str, default: str, of_what: str) -> None:
+    text = f"folder {of_what} (default: %(default)s)"
+    parser.add_argument(name, type=Path, default=Path(default), metavar="FOLDER", help=text)
+
+
+def add_data_dir(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--data-dir", metavar="FOLDER", help="where the data lie (default: see `highways data`)")
+
+
+def add_device(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: %(default)s)")
+
+
+def stopped(stop: Interrupted) -> int:
+    """Say that a training was stopped; its exit code."""
+    print(f"highways: stopped by {stop}; the same command resumes from the checkpoint", file=sys.stderr)
+    return stop.exit_code
 
 
 def read_config(options: argparse.Namespace) -> Config:

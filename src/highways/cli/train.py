@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from highways import record
-from highways.cli.shared import add_config, command, parse_json, read_config, read_spec
+from highways.cli.shared import (
+    add_config,
+    add_data_dir,
+    add_device,
+    command,
+    parse_json,
+    read_config,
+    read_spec,
+    stopped,
+)
 from highways.fields import SpecError
 from highways.methods import METHODS
 from highways.runs import cell_spec
@@ -70,8 +79,8 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
 
 def _add_how(parser: argparse.ArgumentParser) -> Any:
     how = parser.add_argument_group("how to run it (the numbers do not depend on it, but for rounding)")
-    how.add_argument("--data-dir", metavar="FOLDER", help="where the data lie (default: see `highways data`)")
-    how.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: %(default)s)")
+    add_data_dir(how)
+    add_device(how)
     how.add_argument("--threads", type=int, default=1, help="default: %(default)s, the fastest for many runs")
     how.add_argument("--kernel", default="auto", help="auto (default), native, batched or reference")
     return how
@@ -111,8 +120,7 @@ def _train(options: argparse.Namespace) -> int:
     try:
         result = train(spec, out, machine)
     except Interrupted as stop:
-        print(f"highways: stopped by {stop}; the same command resumes from the checkpoint", file=sys.stderr)
-        return stop.exit_code
+        return stopped(stop)
     if not options.quiet:
         accuracy = "none" if result["test_accuracy"] is None else f"{result['test_accuracy']:.2%}"
         ending = "" if result["status"] == "ok" else f", diverged in epoch {result['diverged_epoch']}"

@@ -49,7 +49,8 @@ def panels(config: Config, optimizer: str) -> dict[tuple[str, str], list[Propaga
 
 def optimizer_columns(config: Config) -> dict[tuple[str, str], list[Propagation]]:
     """Vanilla PC, by network and optimizer."""
-    return {(row, name): panels(config, name)[row, "pc"] for row in ROWS for name in optimizers(config)}
+    drawn = {name: panels(config, name) for name in optimizers(config)}
+    return {(row, name): found[row, "pc"] for row in ROWS for name, found in drawn.items()}
 
 
 def step_sizes(config: Config) -> dict[tuple[float, float], list[Propagation]]:
@@ -64,10 +65,9 @@ def step_sizes(config: Config) -> dict[tuple[float, float], list[Propagation]]:
 
 def arithmetics(config: Config) -> dict[tuple[str, str], list[Propagation]]:
     """Vanilla PC under gradient descent, by network and arithmetic."""
+    gd = panels(config, "gd")
     return {
-        (row, name): [
-            replace(one, form=form, run=replace(one.run, dtype=dtype)) for one in panels(config, "gd")[row, "pc"]
-        ]
+        (row, name): [replace(one, form=form, run=replace(one.run, dtype=dtype)) for one in gd[row, "pc"]]
         for row in ROWS
         for name, (dtype, form) in ARITHMETICS.items()
     }
