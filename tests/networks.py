@@ -39,6 +39,7 @@ def make_spec(
     inference: dict[str, Any] | None = None,
     highway: dict[str, Any] | None = None,
     learning: dict[str, Any] | None = None,
+    rule: dict[str, Any] | None = None,
     conventions: dict[str, Any] | None = None,
     seed: int = 0,
     dtype: str = "float64",
@@ -49,6 +50,8 @@ def make_spec(
         sections["inference"] = {"optimizer": "euler", "step_size": 0.1, "steps": 4, **(inference or {})}
     if METHODS[method].highway:
         sections["highway"] = {"alpha": 2.0, "sigma_v": 0.1, **(highway or {})}
+    if METHODS[method].options is not None:
+        sections["rule"] = rule or {}
     return RunSpec.from_dict(
         {
             "dataset": "mnist",

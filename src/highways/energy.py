@@ -72,11 +72,6 @@ class Highways(NamedTuple):
     chain: bool = True
 
 
-def hidden_gain(parameters: Parameters) -> Tensor:
-    """gamma_1..gamma_{L-2}, (L-2, 1, N)."""
-    return parameters.gain[: parameters.w_hidden.shape[0]].unsqueeze(1)
-
-
 def hidden_product(h: Tensor, parameters: Parameters) -> Tensor:
     """W_l h_l + b_l of all hidden matrices in one product: (L-2, B, N) to (L-2, B, N)."""
     transposed = parameters.w_hidden.transpose(1, 2)
@@ -87,10 +82,12 @@ def hidden_product(h: Tensor, parameters: Parameters) -> Tensor:
 
 def predict(parameters: Parameters, z: Tensor, mu_1: Tensor, architecture: Architecture) -> Predictions:
     """Predictions of all layers from the same-time states z; mu_1 does not change, since the input is clamped."""
-    hidden = encode(z[:-1], hidden_gain(parameters), architecture)
+    hidden = encode(z[:-1], parameters.hidden_gain, architecture)
     mu = hidden_product(hidden.h, parameters)
     if architecture.activates_prediction:
         mu = phi(mu, architecture)
+    if architecture.skips:
+        mu = mu + z[:-1]
     output = encode(z[-1], parameters.output_gain, architecture)
     logits = torch.nn.functional.linear(output.h, parameters.w_out, parameters.b_out)
     return Predictions(torch.cat([mu_1.unsqueeze(0), mu]), logits, hidden, output)
@@ -121,7 +118,9 @@ def state_gradient(
         if architecture.activates_prediction:
             g = times_phi_prime(g, predictions.mu[1:], architecture)
         u = torch.bmm(g, parameters.w_hidden)
-        gradient[:-1] -= encode_transposed(u, predictions.hidden, hidden_gain(parameters), architecture)[0]
+        gradient[:-1] -= encode_transposed(u, predictions.hidden, parameters.hidden_gain, architecture)[0]
+        if architecture.skips:
+            gradient[:-1] -= error.hidden[1:]
     u = error.output @ parameters.w_out
     gradient[-1] -= encode_transposed(u, predictions.output, parameters.output_gain, architecture)[0]
     if highways is not None:
@@ -134,13 +133,23 @@ def weight_gradient(parameters: Parameters, x: Tensor, relaxed: Relaxed, archite
 
     Local: the highway does not appear in it (Eq. W_update).
     """
-    gain = hidden_gain(parameters)
-    hidden = encode(relaxed.z[:-1], gain, architecture)
-    output = encode(relaxed.z[-1], parameters.output_gain, architecture)
     g = relaxed.errors.hidden
     if architecture.activates_prediction:
         g = times_phi_prime(g, relaxed.mu, architecture)
-    g_in, g_hidden, g_out = g[0], g[1:], relaxed.errors.output
+    return outer_products(parameters, x, relaxed.z, Errors(g, relaxed.errors.output), architecture)
+
+
+def outer_products(
+    parameters: Parameters, x: Tensor, z: Tensor, g: Errors, architecture: Architecture
+) -> Parameters:
+    """-g_{l+1} h_l^T of every matrix, and the same for gains and biases, summed over the batch.
+
+    g is on what the matrices give, before phi.
+    """
+    gain = parameters.hidden_gain
+    hidden = encode(z[:-1], gain, architecture)
+    output = encode(z[-1], parameters.output_gain, architecture)
+    g_in, g_hidden, g_out = g.hidden[0], g.hidden[1:], g.output
     u = torch.bmm(g_hidden, parameters.w_hidden)
     _, pull = encode_transposed(u, hidden, gain, architecture)
     gains = [] if pull is None else [-pull.sum(1)]
@@ -154,6 +163,6 @@ def weight_gradient(parameters: Parameters, x: Tensor, relaxed: Relaxed, archite
         w_in=-(g_in.T @ x),
         w_hidden=-torch.bmm(g_hidden.transpose(1, 2), hidden.h),
         w_out=-(g_out.T @ output.h),
-        gain=torch.cat(gains),
+        gain=torch.cat(gains) if gains else torch.zeros_like(parameters.gain),
         **biases,
     )

@@ -11,22 +11,32 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from highways.methods.options import Mupc
 from highways.randomness import generator
 from highways.spec import RunSpec
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """How a prediction is made; the options are those of `spec.Conventions` and `spec.Network`."""
+    """How a prediction is made; the options are those of `spec.Conventions` and `spec.Network`.
+
+    Two are of muPC's network only, which has no normalisation either. skips: mu_{l+1} = z_l + ... between hidden
+    layers. squared: the loss is 1/2 ||y - mu_L||^2, not cross-entropy.
+    """
 
     phi: str
     activation: str
     normalise_output_input: bool
     rms_eps: float
+    skips: bool = False
+    squared: bool = False
 
     @classmethod
     def of(cls, spec: RunSpec) -> "Architecture":
         reading = spec.conventions
+        if isinstance(spec.rule, Mupc):
+            loss = spec.rule.loss == "squared"
+            return cls(spec.network.phi, "pre", False, reading.rms_eps, spec.rule.skips, loss)
         return cls(spec.network.phi, reading.activation, reading.normalise_output_input, reading.rms_eps)
 
     @property
@@ -40,7 +50,7 @@ class Parameters:
     """The weights of a network, or anything shaped like them (gradients).
 
     w_in (N, D), w_hidden (L-2, N, N), w_out (C, N): W_0, W_1..W_{L-2}, W_{L-1}.
-    gain (L-2 or L-1, N): gamma of the normalised states, from z_1 upwards.
+    gain (L-2 or L-1, N): gamma of the normalised states, from z_1 upwards; no rows where nothing is normalised.
     b_in (N,), b_hidden (L-2, N), b_out (C,): biases, or None where the network has none.
     """
 
@@ -77,25 +87,45 @@ class Parameters:
         hidden = self.w_hidden.shape[0]
         return self.gain[hidden] if self.gain.shape[0] > hidden else None
 
+    @property
+    def hidden_gain(self) -> Tensor | None:
+        """gamma_1..gamma_{L-2}, (L-2, 1, N), where hidden states are normalised."""
+        hidden = self.w_hidden.shape[0]
+        return self.gain[:hidden].unsqueeze(1) if self.gain.shape[0] >= hidden else None
+
+
+def scales(spec: RunSpec, inputs: int) -> dict[str, float]:
+    """muPC's factor a of every matrix, by field name; 1 in all other networks.
+
+    `Parameters` hold a W, what a state is multiplied with, where W is what muPC draws and learns.
+    """
+    depth, width = spec.network.depth, spec.network.width
+    factors = spec.rule.scales(depth, width, inputs) if isinstance(spec.rule, Mupc) else (1.0, 1.0, 1.0)
+    return dict(zip(("w_in", "w_hidden", "w_out"), factors, strict=True))
+
 
 def initialise(spec: RunSpec, inputs: int, classes: int) -> Parameters:
-    """Draw the weights of a run: N(0, 1/fan_in) or orthogonal (gain 1); gains are 1 and biases 0.
+    """Draw the weights of a run: N(0, 1/fan_in), N(0, a^2) for muPC, or orthogonal; gains are 1 and biases 0.
 
     Every matrix is drawn on the CPU in double precision from a stream named by (seed, layer), so that all
     devices and precisions start from the same numbers.
     """
     depth, width = spec.network.depth, spec.network.width
     dtype = getattr(torch, spec.dtype)
+    mupc = isinstance(spec.rule, Mupc)
+    factors = scales(spec, inputs)
 
     def matrix(layer: int, rows: int, columns: int) -> Tensor:
         stream = generator(spec.seed, f"weights/{layer}")
         weight = torch.empty(rows, columns, dtype=torch.float64)
         if spec.network.initialisation == "orthogonal":
             return torch.nn.init.orthogonal_(weight, generator=stream).to(dtype)
-        return weight.normal_(0.0, columns**-0.5, generator=stream).to(dtype)
+        field = "w_in" if layer == 0 else "w_out" if layer == depth - 1 else "w_hidden"
+        std = factors[field] if mupc else columns**-0.5
+        return weight.normal_(0.0, std, generator=stream).to(dtype)
 
     hidden = [matrix(layer, width, width) for layer in range(1, depth - 1)]
-    normalised = depth - 1 if spec.conventions.normalise_output_input else depth - 2
+    normalised = 0 if mupc else depth - 1 if spec.conventions.normalise_output_input else depth - 2
     biases = {}
     if spec.conventions.bias:
         shapes = {"b_in": (width,), "b_hidden": (depth - 2, width), "b_out": (classes,)}
@@ -184,13 +214,23 @@ def sweep(parameters: Parameters, x: Tensor, architecture: Architecture) -> tupl
     """A plain forward sweep: the predictions mu_1..mu_{L-1}, each (B, N), and the logits mu_L, (B, C)."""
     mu = first_prediction(parameters, x, architecture)
     states = [mu]
-    biases = [None] * parameters.w_hidden.shape[0] if parameters.b_hidden is None else parameters.b_hidden
-    for weight, gain, bias in zip(parameters.w_hidden.unbind(), parameters.gain.unbind(), biases, strict=False):
-        mu = torch.nn.functional.linear(encode(mu, gain, architecture).h, weight, bias)
+    absent = [None] * parameters.w_hidden.shape[0]
+    biases = absent if parameters.b_hidden is None else parameters.b_hidden
+    gains = absent if parameters.hidden_gain is None else parameters.gain
+    for weight, gain, bias in zip(parameters.w_hidden.unbind(), gains, biases, strict=False):
+        below = mu
+        mu = torch.nn.functional.linear(encode(below, gain, architecture).h, weight, bias)
         if architecture.activates_prediction:
             mu = phi(mu, architecture)
+        if architecture.skips:
+            mu = mu + below
         states.append(mu)
     return states, output_prediction(parameters, mu, architecture)
+
+
+def output_error(y: Tensor, logits: Tensor, architecture: Architecture) -> Tensor:
+    """eps_L = -dl/dmu_L, per sample (B, C)."""
+    return y - (logits if architecture.squared else logits.softmax(-1))
 
 
 def feedforward(parameters: Parameters, x: Tensor, architecture: Architecture) -> Tensor:

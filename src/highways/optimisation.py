@@ -5,19 +5,24 @@ from typing import Any
 
 import torch
 
-from highways.network import Parameters
+from highways.network import Parameters, scales
 from highways.spec import Learning, RunSpec
 
 
 def weight_optimizer(spec: RunSpec, parameters: Parameters) -> torch.optim.AdamW:
-    """torch's AdamW over the stacked tensors, decaying the gains only where the conventions say so."""
-    named = parameters.named()
-    gain_decay = spec.learning.weight_decay if spec.conventions.weight_decay_on_gain else 0.0
-    groups: list[dict[str, Any]] = [
-        {"params": [tensor for name, tensor in named.items() if name != "gain"]},
-        {"params": [named["gain"]], "weight_decay": gain_decay},
-    ]
-    learning = spec.learning
+    """torch's AdamW over the stacked tensors, decaying the gains only where the conventions say so.
+
+    A step on muPC's W is one on a W with the rate a lr, the epsilon eps/a and the decay wd/a.
+    """
+    named, learning = parameters.named(), spec.learning
+    gain_decay = learning.weight_decay if spec.conventions.weight_decay_on_gain else 0.0
+    groups: list[dict[str, Any]] = [{"params": [named.pop("gain")], "weight_decay": gain_decay, "scale": 1.0}]
+    factors = scales(spec, parameters.w_in.shape[1])
+    for a in dict.fromkeys(factors.get(name, 1.0) for name in named):
+        tensors = [tensor for name, tensor in named.items() if factors.get(name, 1.0) == a]
+        groups.append(
+            {"params": tensors, "eps": learning.eps / a, "weight_decay": learning.weight_decay / a, "scale": a}
+        )
     return torch.optim.AdamW(
         groups, lr=learning.lr, eps=learning.eps, weight_decay=learning.weight_decay, fused=True
     )
@@ -29,7 +34,7 @@ def apply(optimizer: torch.optim.AdamW, parameters: Parameters, gradient: Parame
     for name, tensor in gradient.named().items():
         named[name].grad = tensor
     for group in optimizer.param_groups:
-        group["lr"] = lr
+        group["lr"] = group["scale"] * lr
     optimizer.step()
 
 

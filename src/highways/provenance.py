@@ -70,7 +70,7 @@ def _sibling_rules(module: Path) -> list[str]:
     names: list[str] = []
     for node in ast.walk(ast.parse(module.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module == "highways.methods":
-            names += [alias.name for alias in node.names]
+            names += [alias.name for alias in node.names if alias.name != "options"]  # a spec holds all values
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("highways.methods."):
             names.append(str(node.module).rpartition(".")[2])
     return names

@@ -1,12 +1,13 @@
 """The runs behind every table and figure of a configuration. Imports no torch."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from highways.fields import SpecError
 from highways.methods import METHODS
-from highways.spec import RunSpec
+from highways.methods.options import Mupc
+from highways.spec import Conventions, RunSpec
 
 Config = Mapping[str, Any]
 CellKey = tuple[str, int, str]  # data set, depth, method
@@ -97,6 +98,8 @@ _OF_INFERENCE = (*_OF_HIGHWAYS, "state_gradient", "initial_state")
 def idle(method: str) -> tuple[str, ...]:
     """The conventions that do not concern a method; its specs leave them at their defaults."""
     rule = METHODS[method]
+    if rule.options is Mupc:
+        return tuple(field.name for field in fields(Conventions))  # a network of its own
     if not rule.inference:
         return _OF_INFERENCE  # dfa has feedback to every hidden layer
     return () if rule.highway else _OF_HIGHWAYS
@@ -144,6 +147,8 @@ def cell_spec(
         "seed": seed,
         "dtype": training["dtype"],
     }
+    if METHODS[method].options is not None:
+        document["rule"] = config.get("rule", {})
     if METHODS[method].inference:
         inference = {key: settings[key] for key in ("optimizer", "step_size", "steps")}
         document["inference"] = {**inference, "eps": config["state_eps"]}

@@ -6,6 +6,7 @@ This module imports no torch: the workflow parses it once per job.
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,7 +109,10 @@ class Conventions:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One training run. The same spec on the same kind of machine gives the same record, times aside."""
+    """One training run. The same spec on the same kind of machine gives the same record, times aside.
+
+    rule: the settings of the learning rule itself, one of `methods.options`; None where it has none.
+    """
 
     dataset: str = choice(options=tuple(DATASETS))
     method: str = choice(options=tuple(METHODS))
@@ -121,6 +125,7 @@ class RunSpec:
     batch_size: int = integer(128, low=1, high=1_000_000)
     seed: int = integer(0, low=0, high=2**31 - 1)
     dtype: str = choice("float32", options=("float32", "float64"))
+    rule: Any = None
 
     def __post_init__(self) -> None:
         check(self)
@@ -128,9 +133,11 @@ class RunSpec:
             if part is not None:
                 check(part, type(part).__name__.lower())
         rule = METHODS[self.method]
-        for name, used in (("inference", rule.inference), ("highway", rule.highway)):
+        if self.rule is not None:
+            check(self.rule, "rule")
+        for name, used in (("inference", rule.inference), ("highway", rule.highway), ("rule", rule.options)):
             given = getattr(self, name) is not None
-            if given != used:
+            if given != bool(used):
                 raise SpecError(
                     f"{name}: method {self.method!r} {'needs' if used else 'does not use'} this section"
                 )
@@ -157,6 +164,10 @@ class RunSpec:
     @classmethod
     def from_dict(cls, mapping: Any) -> "RunSpec":
         """Build a spec from plain data; unknown keys, wrong types and values out of range raise SpecError."""
+        if isinstance(mapping, Mapping) and mapping.get("rule") is not None:
+            method = METHODS.get(str(mapping.get("method")))
+            if method is not None and method.options is not None:
+                mapping = {**mapping, "rule": from_mapping(method.options, mapping["rule"], "rule")}
         return from_mapping(cls, mapping)
 
     @classmethod
@@ -167,7 +178,9 @@ class RunSpec:
             raise SpecError(f"spec: not valid JSON ({error})") from None
 
     def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        """Plain data; without `rule` where the method has no settings of its own, as before there were any."""
+        document = dataclasses.asdict(self)
+        return {key: value for key, value in document.items() if key != "rule" or value is not None}
 
     def to_json(self) -> str:
         """Canonical JSON: sorted keys, no spaces, so equal specs have equal text."""
@@ -184,7 +197,9 @@ class RunSpec:
         if self.highway is not None:
             control = ("" if self.highway.chain else "_nochain") + ("_redraw" if self.highway.redraw else "")
             return f"alpha{digits(self.highway.alpha)}_k{self.highway.every}{control}"
-        return f"lr{digits(self.learning.lr)}"
+        own = [] if self.rule is None else dataclasses.fields(self.rule)
+        changed = [(f.name, getattr(self.rule, f.name)) for f in own if getattr(self.rule, f.name) != f.default]
+        return "_".join([f"lr{digits(self.learning.lr)}", *(f"{name}{value}" for name, value in changed)])
 
     @property
     def path(self) -> str:

@@ -20,7 +20,7 @@ from highways.diagnostics import per_layer
 from highways.evaluation import correct_predictions, evaluate
 from highways.interruption import Interrupted, Interruptible
 from highways.machine import Machine
-from highways.methods.base import Rule
+from highways.methods.base import Gradient, Rule
 from highways.network import Architecture, Parameters, initialise
 from highways.progress import Progress
 from highways.randomness import generator
@@ -105,7 +105,7 @@ class Training:
                     break
                 lr = optimisation.learning_rate(self.spec.learning, done, updates)
                 with guard.deferred():
-                    optimisation.apply(self.optimizer, self.parameters, gradient.weights, lr)
+                    self._step(gradient, lr)
                     self.loss_sum += loss * len(labels)
                     self.correct += correct_predictions(gradient.logits, labels)
                     self.batch += 1
@@ -117,6 +117,12 @@ class Training:
             with guard.deferred():
                 self._end_epoch()
                 self.save()
+
+    def _step(self, gradient: Gradient, lr: float) -> None:
+        def descend() -> None:
+            optimisation.apply(self.optimizer, self.parameters, gradient.weights, lr)
+
+        self.rule.step(self.parameters, gradient, lr, descend)
 
     def order(self, epoch: int) -> tuple[Tensor, ...]:
         """The batches of an epoch as indices of training images, a pure function of (seed, epoch)."""
@@ -213,6 +219,7 @@ class Training:
         state["parameters"] = self.parameters.named()
         state["best"] = self.best.named()
         state["optimizer"] = self.optimizer.state_dict()
+        state["learned"] = self.rule.learned.state() if self.rule.learned else None
         checkpoint.save(checkpoint_path(self.out), self._key(), state)
 
     def _restore(self) -> None:
@@ -226,6 +233,8 @@ class Training:
         for name, tensor in self.best.named().items():
             tensor.copy_(state["best"][name])
         self.optimizer.load_state_dict(state["optimizer"])
+        if self.rule.learned:
+            self.rule.learned.restore(state["learned"])
         self.attempts += 1
 
     def _count_time(self) -> None:

@@ -11,7 +11,6 @@ from highways.energy import (
     Highways,
     Relaxed,
     errors,
-    hidden_gain,
     hidden_product,
     predict,
     state_gradient,
@@ -85,7 +84,7 @@ def initial_states(parameters: Parameters, x: Tensor, architecture: Architecture
     after at most l repetitions, and usually the first one changes nothing.
     """
     mu = [first_prediction(parameters, x, architecture)]
-    gain = hidden_gain(parameters)
+    gain = parameters.hidden_gain
     for layer in range(parameters.depth - 2):
         one = Parameters(
             parameters.w_in,
@@ -94,7 +93,8 @@ def initial_states(parameters: Parameters, x: Tensor, architecture: Architecture
             parameters.gain,
             b_hidden=None if parameters.b_hidden is None else parameters.b_hidden[layer : layer + 1],
         )
-        a = hidden_product(encode(mu[-1].unsqueeze(0), gain[layer : layer + 1], architecture).h, one)[0]
+        own = None if gain is None else gain[layer : layer + 1]
+        a = hidden_product(encode(mu[-1].unsqueeze(0), own, architecture).h, one)[0]
         mu.append(phi(a, architecture) if architecture.activates_prediction else a)
     z = torch.stack(mu)
     for _ in range(parameters.depth):

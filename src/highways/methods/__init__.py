@@ -1,28 +1,41 @@
 """The learning rules, one module each, behind one registry that imports no torch until a rule is used.
 
 To add a rule: write `methods/<name>.py` with a class `Rule` (see `pc.py`), add its line to METHODS, and name
-it in config.yaml.
+it in config.yaml. The README does it on an example.
 """
 
 import importlib
 from dataclasses import dataclass
 from typing import Any
 
+from highways.methods import options
+
 
 @dataclass(frozen=True)
 class Method:
-    """What a rule needs in its RunSpec, and how it is called in tables."""
+    """What a rule needs in its RunSpec, and how it is called in tables.
+
+    options: the dataclass of the section `rule`; None where the rule has no settings of its own.
+    """
 
     title: str
-    inference: bool
-    highway: bool
+    inference: bool = False
+    highway: bool = False
+    options: type[Any] | None = None
 
 
 METHODS: dict[str, Method] = {
-    "pc": Method("Vanilla PC", inference=True, highway=False),
+    "pc": Method("Vanilla PC", inference=True),
     "hep": Method("HEP", inference=True, highway=True),
-    "dfa": Method("DFA", inference=False, highway=True),
-    "backprop": Method("BP", inference=False, highway=False),
+    "dfa": Method("DFA", highway=True),
+    "backprop": Method("BP"),
+    "epc": Method("ePC", options=options.Epc),
+    "meta_pcn": Method("Meta-PCN", options=options.MetaPcn),
+    "precision": Method("Precision-guided PC", options=options.Precision),
+    "dkp": Method("DKP", options=options.Dkp),
+    "dkp_pc": Method("DKP-PC", options=options.DkpPc),
+    "lra": Method("LRA", options=options.Lra),
+    "mupc": Method("μPC", options=options.Mupc),
 }
 
 

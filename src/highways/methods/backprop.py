@@ -5,13 +5,14 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from highways.energy import Errors
+from highways.methods import base
 from highways.methods.base import Gradient
-from highways.network import Architecture, Parameters, sweep
+from highways.network import Architecture, Parameters, output_error, sweep
 from highways.spec import RunSpec
 
 
-class Rule:
-    """Autograd on the mean cross-entropy; the errors reported are -dl/dz_i, per sample."""
+class Rule(base.Rule):
+    """Autograd on the mean loss; the errors reported are -dl/dz_i, per sample."""
 
     def __init__(self, spec: RunSpec, parameters: Parameters, kernel: str) -> None:
         self.architecture = Architecture.of(spec)
@@ -20,10 +21,11 @@ class Rule:
         leaves = {name: tensor.detach().requires_grad_() for name, tensor in parameters.named().items()}
         with torch.enable_grad():
             states, logits = sweep(Parameters(**leaves), x, self.architecture)
-            loss = F.cross_entropy(logits, y)
+            squared = self.architecture.squared
+            loss = 0.5 * (y - logits).square().sum(-1).mean() if squared else F.cross_entropy(logits, y)
             wanted = [*leaves.values(), *states]
             gradients = torch.autograd.grad(loss, wanted, materialize_grads=True)
         weights = Parameters(**dict(zip(leaves, gradients, strict=False)))
         hidden = torch.stack(gradients[len(leaves) :]) * -x.shape[0]
         logits = logits.detach()
-        return Gradient(weights, logits, Errors(hidden, y - logits.softmax(-1)))
+        return Gradient(weights, logits, Errors(hidden, output_error(y, logits, self.architecture)))

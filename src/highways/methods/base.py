@@ -1,12 +1,14 @@
-"""What a learning rule hands to the training loop."""
+"""What a learning rule hands to the training loop, and what it is asked for."""
 
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from highways.energy import Errors
 from highways.network import Parameters
-from highways.spec import RunSpec
+from highways.spec import Learning, RunSpec
 
 
 class Gradient(NamedTuple):
@@ -15,18 +17,59 @@ class Gradient(NamedTuple):
     weights: what AdamW descends, a mean over the batch, shaped like the parameters.
     logits (B, C): the feedforward prediction before any inference.
     errors: the errors that the weights learn from, for the diagnostics.
+    first: what is added to the weights before AdamW's step; None where there is no such phase.
+    feedback: what the rule's learned matrices descend, in their order.
     """
 
     weights: Parameters
     logits: Tensor
     errors: Errors
+    first: Parameters | None = None
+    feedback: tuple[Tensor, ...] = ()
 
 
-class Rule(Protocol):
-    """A learning rule: holds what is fixed over a run (such as feedback matrices), never the weights."""
+class Rule:
+    """A learning rule: holds what a run keeps fixed and what it learns beside the weights, never the weights."""
 
-    def __init__(self, spec: RunSpec, parameters: Parameters, kernel: str) -> None: ...
+    learned: "Learned | None" = None
+
+    def __init__(self, spec: RunSpec, parameters: Parameters, kernel: str) -> None:
+        raise NotImplementedError
 
     def gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> Gradient:
-        """x (B, D) images, y (B, C) one-hot targets; `update` counts the updates before this one."""
-        ...
+        """x (B, D) images, y (B, C) one-hot targets; `update` counts the updates before this one.
+
+        Changes nothing.
+        """
+        raise NotImplementedError
+
+    def step(self, parameters: Parameters, gradient: Gradient, lr: float, descend: Callable[[], None]) -> None:
+        """One update in place; `descend` is AdamW's step on the weights at the rate lr."""
+        descend()
+
+
+class Learned:
+    """Matrices that a rule learns beside the weights, by an AdamW of their own with the weights' settings."""
+
+    def __init__(self, learning: Learning, *tensors: Tensor) -> None:
+        self.tensors = tensors
+        self.optimizer = torch.optim.AdamW(
+            tensors, lr=learning.lr, eps=learning.eps, weight_decay=learning.weight_decay
+        )
+
+    def step(self, gradients: tuple[Tensor, ...], lr: float) -> None:
+        for tensor, gradient in zip(self.tensors, gradients, strict=True):
+            tensor.grad = gradient
+        self.optimizer.param_groups[0]["lr"] = lr
+        self.optimizer.step()
+
+    def state(self) -> dict[str, object]:
+        """For a checkpoint."""
+        return {"tensors": list(self.tensors), "optimizer": self.optimizer.state_dict()}
+
+    def restore(self, state: dict[str, object]) -> None:
+        """Go on from what `state` returned."""
+        saved: list[Tensor] = state["tensors"]  # type: ignore[assignment]
+        for tensor, value in zip(self.tensors, saved, strict=True):
+            tensor.copy_(value)
+        self.optimizer.load_state_dict(state["optimizer"])  # type: ignore[arg-type]

@@ -13,13 +13,14 @@ from torch import Tensor
 from highways.arithmetic import exact_float32
 from highways.energy import Errors, Relaxed, weight_gradient
 from highways.fields import SpecError
+from highways.methods import base
 from highways.methods.base import Gradient
 from highways.methods.feedback import feedback_matrices
 from highways.network import Architecture, Parameters, sweep
 from highways.spec import RunSpec
 
 
-class Rule:
+class Rule(base.Rule):
     """One forward sweep, then the broadcast output error; every hidden layer is an endpoint."""
 
     def __init__(self, spec: RunSpec, parameters: Parameters, kernel: str) -> None:

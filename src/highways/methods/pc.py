@@ -9,12 +9,13 @@ from torch import Tensor
 from highways.arithmetic import exact_float32
 from highways.energy import Highways, Relaxed, weight_gradient
 from highways.inference import relax
+from highways.methods import base
 from highways.methods.base import Gradient
 from highways.network import Architecture, Parameters, output_prediction
 from highways.spec import RunSpec
 
 
-class Rule:
+class Rule(base.Rule):
     """E-step by `inference.relax`, M-step by Eq. W_update_pc."""
 
     def __init__(self, spec: RunSpec, parameters: Parameters, kernel: str) -> None:

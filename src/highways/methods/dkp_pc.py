@@ -1,0 +1,68 @@
+"""DKP-PC (Casnici et al., arXiv 2602.15571): a re-implementation from secondary descriptions; no code was found.
+
+    1  W_l <- W_l + eta (Psi_{l+1} eps_L * phi') h_l^T for l < L - 1, the states keep their values
+    2  T steps of predictive coding from there, z_i <- z_i - lambda dE/dz_i, with the new W
+    3  the weight step of predictive coding at the states of 2, and Psi as in DKP, with eps_L as it is now
+
+After 1 the error of a layer points against Psi eps_L, so without 2 the third phase takes the first one back; the
+published order is kept. Local: the output error is broadcast; the states need W^T. Extra parameters: (L-1) N C.
+Cost: two more weight steps' worth than predictive coding with T steps.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from highways.arithmetic import exact_float32
+from highways.energy import Errors, Relaxed, errors, predict, state_gradient, weight_gradient
+from highways.methods import dkp
+from highways.methods.base import Gradient
+from highways.methods.sweeps import mean_over_batch
+from highways.network import Parameters, first_prediction, output_error, sweep
+
+
+class Rule(dkp.Rule):
+    """A direct step, a little inference, and the step of predictive coding."""
+
+    @torch.no_grad()
+    def gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> Gradient:
+        (psi,) = self.learned.tensors
+        with exact_float32():
+            states, logits = sweep(parameters, x, self.architecture)
+            z, output = torch.stack(states), output_error(y, logits, self.architecture)
+            direct = Errors(output @ psi.transpose(1, 2), torch.zeros_like(output))
+            first = mean_over_batch(
+                weight_gradient(parameters, x, Relaxed(z, z, direct), self.architecture), len(x)
+            )
+            first.gain.zero_()
+            for tensor in first.named().values():
+                tensor.mul_(-self.options.feedback_lr)
+            after = shifted(parameters, first)
+            relaxed = self.relaxed(after, x, y, z)
+            weights = weight_gradient(after, x, relaxed, self.architecture)
+            d_psi = dkp.feedback_gradient(after, relaxed.z, relaxed.errors.output, self.architecture)
+        return Gradient(mean_over_batch(weights, len(x)), logits, relaxed.errors, first, (d_psi,))
+
+    def relaxed(self, parameters: Parameters, x: Tensor, y: Tensor, z: Tensor) -> Relaxed:
+        """T steps of predictive coding from the states z."""
+        mu_1 = first_prediction(parameters, x, self.architecture)
+        for step in range(self.options.steps + 1):
+            predictions = predict(parameters, z, mu_1, self.architecture)
+            error = errors(z, y, predictions)
+            if step < self.options.steps:
+                gradient = state_gradient(parameters, predictions, error, self.architecture)
+                z = z - self.options.step_size * gradient
+        return Relaxed(z, predictions.mu, error)
+
+    def step(self, parameters: Parameters, gradient: Gradient, lr: float, descend: Callable[[], None]) -> None:
+        assert gradient.first is not None
+        for tensor, change in zip(parameters.named().values(), gradient.first.named().values(), strict=True):
+            tensor.add_(change)
+        super().step(parameters, gradient, lr, descend)
+
+
+def shifted(parameters: Parameters, change: Parameters) -> Parameters:
+    """The sum of the two."""
+    added = change.named()
+    return Parameters(**{name: tensor + added[name] for name, tensor in parameters.named().items()})

@@ -1,0 +1,83 @@
+"""Sequential sweeps: up the layers with errors added on the way, and the output error back down them."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from highways.network import (
+    Architecture,
+    Encoding,
+    Parameters,
+    encode,
+    encode_transposed,
+    phi,
+    times_phi_prime,
+)
+
+
+class Sweep(NamedTuple):
+    """states s_i = mu_i(s_{i-1}) + e_i and predictions mu_i, (L-1, B, N) for i = 1..L-1; logits mu_L (B, C).
+
+    products: W_{i-1} h_{i-1}, what phi is applied to, (L-1, B, N). encodings: of s_1..s_{L-1}.
+    """
+
+    states: Tensor
+    predictions: Tensor
+    products: Tensor
+    encodings: list[Encoding]
+    logits: Tensor
+
+
+def gains(parameters: Parameters) -> list[Tensor | None]:
+    """gamma_1..gamma_{L-1}; None where a state is not normalised."""
+    found = list(parameters.gain.unbind())
+    return [*found, *[None] * (parameters.depth - 1 - len(found))]
+
+
+def upwards(parameters: Parameters, x: Tensor, architecture: Architecture, errors: Tensor | None = None) -> Sweep:
+    """A forward sweep from x (B, D), with the errors e_i, (L-1, B, N), added to the predictions on the way."""
+    matrices, gamma = parameters.matrices(), gains(parameters)
+    biases = [None] * len(matrices) if parameters.b_in is None else _biases(parameters)
+    h, states, predictions, products, encodings = x, [], [], [], []
+    for layer in range(len(matrices) - 1):
+        a = torch.nn.functional.linear(h, matrices[layer], biases[layer])
+        mu = phi(a, architecture) if architecture.activates_prediction else a
+        state = mu if errors is None else mu + errors[layer]
+        encodings.append(encode(state, gamma[layer], architecture))
+        h = encodings[-1].h
+        products.append(a)
+        predictions.append(mu)
+        states.append(state)
+    logits = torch.nn.functional.linear(h, matrices[-1], biases[-1])
+    return Sweep(torch.stack(states), torch.stack(predictions), torch.stack(products), encodings, logits)
+
+
+def downwards(parameters: Parameters, sweep: Sweep, output: Tensor, architecture: Architecture) -> Tensor:
+    """The product of Jacobians: d_{L-1} = J_{L-1}^T eps_L and d_i = J_i^T d_{i+1}, (L-1, B, N).
+
+    With eps_L = -dl/dmu_L it is -dl/ds_i.
+    """
+    matrices, gamma = parameters.matrices(), gains(parameters)
+    found, g = [], output
+    for layer in range(len(matrices) - 1, 0, -1):
+        u = g @ matrices[layer]
+        found.append(encode_transposed(u, sweep.encodings[layer - 1], gamma[layer - 1], architecture)[0])
+        g = found[-1]
+        if architecture.activates_prediction:
+            g = times_phi_prime(g, sweep.predictions[layer - 1], architecture)
+    return torch.stack(found[::-1])
+
+
+def _biases(parameters: Parameters) -> list[Tensor]:
+    assert parameters.b_in is not None
+    assert parameters.b_hidden is not None
+    assert parameters.b_out is not None
+    return [parameters.b_in, *parameters.b_hidden.unbind(), parameters.b_out]
+
+
+def mean_over_batch(gradient: Parameters, batch: int) -> Parameters:
+    """The gradient divided by the size of the batch, in place."""
+    for tensor in gradient.named().values():
+        tensor.div_(batch)
+    return gradient
