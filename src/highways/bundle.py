@@ -5,7 +5,7 @@ import json
 import tarfile
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from highways import data, record
@@ -72,14 +72,14 @@ class BundleError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class Packed:
-    """What a bundle holds: the runs by path, and those left out since their learning rate is not chosen yet."""
+    """What a bundle holds: the runs by path, and those left out since their settings are not chosen yet."""
 
     runs: dict[str, RunSpec]
     waiting: tuple[str, ...]
 
 
 def choose(runs: Iterable[Run], folder: Path, selections: Path, pattern: str = "") -> Packed:
-    """The unfinished runs whose path contains a pattern, with the learning rates that have been chosen."""
+    """The unfinished runs whose path contains a pattern, with the settings that have been chosen."""
     chosen, waiting = {}, []
     for run in runs:
         if pattern not in run.path or state(run, folder)[0] in FINISHED:
@@ -88,11 +88,11 @@ def choose(runs: Iterable[Run], folder: Path, selections: Path, pattern: str = "
             chosen[run.path] = run.spec
             continue
         try:
-            rate = json.loads((selections / f"{run.selection}.json").read_text())["learning_rate"]
-        except (OSError, ValueError, KeyError):
+            settings = json.loads((selections / f"{run.selection}.json").read_text())["settings"]
+        except (OSError, ValueError, KeyError, TypeError):
             waiting.append(run.path)
             continue
-        chosen[run.path] = replace(run.spec, learning=replace(run.spec.learning, lr=rate))
+        chosen[run.path] = run.spec.changed(settings)
     return Packed(chosen, tuple(waiting))
 
 

@@ -9,6 +9,7 @@ from highways.methods import METHODS
 from highways.propagation.plan import all_propagations
 from highways.propagation.spec import Propagation
 from highways.readings import reading_runs
+from highways.remedies import remedy_runs
 from highways.runs import Config, Run, density_runs, strength_runs, table_runs
 
 
@@ -49,6 +50,7 @@ def _check_names(config: Config) -> None:
     """Names that would otherwise be passed over in silence."""
     named = [("learning_rate_sweep.methods", name) for name in config["learning_rate_sweep"]["methods"]]
     named += [("exceptions", row["method"]) for row in config["exceptions"]]
+    named += [("remedies.rules", entry["method"]) for entry in config["remedies"]["rules"]]
     for key, name in named:
         if name not in METHODS:
             raise SpecError(f"{key}: method {name!r} does not exist; it takes {', '.join(METHODS)}")
@@ -69,7 +71,7 @@ def _check_names(config: Config) -> None:
 def all_runs(config: Config) -> dict[str, Run]:
     """Every run that the configuration asks for, each once, by path; SpecError where two share a path."""
     runs: dict[str, Run] = {}
-    for make in (table_runs, strength_runs, density_runs, reading_runs, control_runs):
+    for make in (table_runs, strength_runs, density_runs, reading_runs, control_runs, remedy_runs):
         for run in make(config):
             if runs.setdefault(run.path, run) != run:
                 raise SpecError(

@@ -7,6 +7,7 @@ two constants of a machine and kernel; `calibrate` measures these.
 import math
 from dataclasses import dataclass
 
+from highways.methods import options
 from highways.spec import DATASETS, RunSpec
 
 CLASSES, PIXELS = 10, 28 * 28
@@ -44,9 +45,27 @@ def sweep_operations(spec: RunSpec) -> float:
     return 2.0 * batch * (PIXELS * width + width * width * (spec.network.depth - 2) + width * CLASSES)
 
 
+def rule_work(spec: RunSpec) -> tuple[float, float]:
+    """What a rule of its own does per update beside learning: steps on all layers at once, and single sweeps."""
+    rule, depth = spec.rule, spec.network.depth
+    if isinstance(rule, options.Epc):
+        return 0.0, 2.0 * rule.steps
+    if isinstance(rule, options.Precision):
+        steps = depth + 3 if rule.steps is None else rule.steps
+        return steps - min(steps, depth) / 2, 0.0  # a step concerns the layers that the signal has reached
+    if isinstance(rule, options.Mupc):
+        return float(depth if rule.steps is None else rule.steps), 0.0
+    if isinstance(rule, options.DkpPc):
+        return float(rule.steps), 3.0
+    if isinstance(rule, options.MetaPcn) and rule.step_size != 1.0:
+        return float(depth - 1 if rule.steps is None else rule.steps), 0.0
+    return 0.0, 0.0
+
+
 def operations(spec: RunSpec) -> float:
     """Operations of a whole run: E-steps, three sweeps' worth of learning per update, validation."""
-    per_update = 3 * sweep_operations(spec)
+    steps, sweeps = rule_work(spec)
+    per_update = (3 + sweeps) * sweep_operations(spec) + steps * step_operations(spec)
     if spec.inference is not None:
         per_update += spec.inference.steps * step_operations(spec)
     validation = spec.epochs * sweep_operations(spec) * DATASETS[spec.dataset].validation / spec.batch_size
@@ -58,7 +77,9 @@ def seconds(spec: RunSpec, rates: Rates = MEASURED) -> float:
     total = operations(spec) / (rates.gflops * 1e9)
     if spec.inference is not None:
         total += updates(spec) * spec.inference.steps * rates.call_seconds
-    return total + updates(spec) * spec.network.depth * rates.layer_seconds
+    steps, sweeps = rule_work(spec)
+    total += updates(spec) * steps * rates.call_seconds
+    return total + updates(spec) * spec.network.depth * (1 + sweeps / 2) * rates.layer_seconds
 
 
 def memory_mb(spec: RunSpec) -> int:

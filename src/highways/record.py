@@ -64,18 +64,19 @@ def comparable(record: dict[str, Any]) -> dict[str, Any]:
 def differences(record: dict[str, Any], run: Run) -> list[str]:
     """Keys of the spec in which a record differs from the run that it should be of.
 
-    The learning rate of a run that waits for a selection is not known in advance and does not count.
+    What a selection supplies is not known in advance and does not count.
     """
     found = RunSpec.from_dict(record["spec"]).to_dict()
     keys = _different(run.spec.to_dict(), found)
-    return [key for key in keys if not (run.selection is not None and key == "learning.lr")]
+    return [key for key in keys if not (run.selection is not None and key in run.swept)]
 
 
 def _different(expected: dict[str, Any], found: dict[str, Any], where: str = "") -> list[str]:
     keys = []
     for key, value in expected.items():
-        if isinstance(value, dict) and isinstance(found[key], dict):
-            keys += _different(value, found[key], f"{where}{key}.")
-        elif value != found[key]:
+        other = found.get(key)
+        if isinstance(value, dict) and isinstance(other, dict):
+            keys += _different(value, other, f"{where}{key}.")
+        elif value != other:
             keys.append(f"{where}{key}")
     return keys

@@ -18,13 +18,15 @@ class Run:
     """One cell of the benchmark.
 
     path: place of the record below the folder of runs, without an ending.
-    spec: what to run. Where `selection` is set, its learning rate is a placeholder.
-    selection: name of the learning-rate selection that supplies the rate once the sweep has run.
+    spec: what to run. Where `selection` is set, its values of the swept keys are placeholders.
+    selection: name of the selection that supplies these values once the sweep has run.
+    swept: dotted keys of the spec.
     """
 
     path: str
     spec: RunSpec
     selection: str | None = None
+    swept: tuple[str, ...] = ("learning.lr",)
 
 
 def table_runs(config: Config) -> Iterator[Run]:

@@ -186,6 +186,26 @@ class RunSpec:
         """Canonical JSON: sorted keys, no spaces, so equal specs have equal text."""
         return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
 
+    def changed(self, settings: Mapping[str, Any]) -> "RunSpec":
+        """The spec with other values under dotted keys, such as learning.lr; SpecError for any other key."""
+        document = self.to_dict()
+        for key, value in settings.items():
+            *sections, name = key.split(".")
+            target: Any = document
+            for part in sections:
+                target = target.get(part) if isinstance(target, dict) else None
+            if not isinstance(target, dict) or name not in target:
+                raise SpecError(f"{key}: no such key in a {self.method} run; `highways train --help`")
+            target[name] = value
+        return RunSpec.from_dict(document)
+
+    def setting(self, key: str) -> Any:
+        """The value under a dotted key of `to_dict`."""
+        value: Any = self.to_dict()
+        for part in key.split("."):
+            value = value[part]
+        return value
+
     @property
     def hash(self) -> str:
         """16 hexadecimal digits, equal for equal specs on every machine."""

@@ -120,7 +120,7 @@ def selection_file(selection):
     return f"{RESULTS}/selections/{selection}.json"
 
 
-# What a choice of a learning rate depends on, besides the code.
+# What a choice depends on, besides the code.
 def sweep_specs(wildcards):
     return [run.spec.hash for run in sweep(wildcards)]
 

@@ -35,7 +35,7 @@ rule train:
         "highways train --spec {params.spec:q} --out {output:q} --threads {threads} {params.device:q} {params.folder:q} 2> {log:q}"
 
 
-rule select_learning_rate:
+rule select:
     input:
         lambda w: inputs(records(sweep(w)), selection_file(w.selection)),
     output:
@@ -51,7 +51,7 @@ rule select_learning_rate:
         specs=sweep_specs,
         code=lambda w: code(sweep(w)[0]),
     message:
-        "choosing the learning rate of {wildcards.selection} on validation accuracy"
+        "choosing the settings of {wildcards.selection} on validation accuracy"
     shell:
         "highways select {input:q} --out {output:q} 2> {log:q}"
 
@@ -59,7 +59,7 @@ rule select_learning_rate:
 rule train_selected:
     input:
         lambda w: data_check(selected(w)),
-        rate=lambda w: inputs([selection_file(w.selection)], record(selected(w))),
+        chosen=lambda w: inputs([selection_file(w.selection)], record(selected(w))),
     output:
         "<results>/runs/{selection}/selected/seed{seed}.json",
     log:
@@ -77,7 +77,7 @@ rule train_selected:
         device=device(),
         folder=data_folder(),
     message:
-        "training {wildcards.selection}/selected/seed{wildcards.seed} at the chosen learning rate"
+        "training {wildcards.selection}/selected/seed{wildcards.seed} at the chosen settings"
     shell:
-        "highways train --spec {params.spec:q} --lr-from {input.rate:q} --out {output:q}"
+        "highways train --spec {params.spec:q} --selection {input.chosen:q} --out {output:q}"
         " --threads {threads} {params.device:q} {params.folder:q} 2> {log:q}"

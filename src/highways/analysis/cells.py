@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from highways.analysis.frame import load
-from highways.analysis.selection import Selection, select_learning_rate
+from highways.analysis.selection import Selection, select
 from highways.runs import CellKey, Config, Run, cell_runs, density_runs, strength_runs, sweep_config
 
 CHANCE = 10.0  # percent: all data sets have ten classes
@@ -21,8 +21,8 @@ class Cell:
 
     seeds: the seeds that the configuration asks for.
     runs: the rows of the frame that the cell reports, at most one per seed.
-    sweep: all rows of its learning-rate sweep; None where the learning rate is not swept.
-    selection: the chosen learning rate; None where it is not swept or cannot be chosen (yet).
+    sweep: all rows of its sweep; None where nothing is swept.
+    selection: what was chosen; None where nothing is swept or can be chosen (yet).
     """
 
     seeds: tuple[int, ...]
@@ -95,7 +95,7 @@ class Cell:
             "diverged": len(self.diverged),
             "values": ";".join(f"{value:g}" for value in self.accuracies.values()),
             "seeds": ";".join(str(seed) for seed in self.accuracies),
-            "learning_rate": None if self.selection is None else self.selection.learning_rate,
+            "learning_rate": None if self.selection is None else self.selection.settings["learning.lr"],
         }
 
     @property
@@ -160,22 +160,32 @@ def _depth_cell(config: Config, frame: pd.DataFrame, key: CellKey) -> Cell:
     seeds = tuple(config["seeds"])
     if method not in config["learning_rate_sweep"]["methods"]:
         return Cell(seeds, rows)
+    return swept_cell(seeds, rows)
+
+
+def swept_cell(seeds: tuple[int, ...], rows: pd.DataFrame) -> Cell:
+    """A cell from the rows of its sweep and of the runs that wait for it."""
     sweep = rows[~rows["selected"]]
-    selection = select_learning_rate(rows)
+    selection = select(rows)
     if selection is None:
         return Cell(seeds, rows.iloc[:0], sweep)
-    at_rate = sweep[(sweep["lr"] == selection.learning_rate) & sweep["seed"].isin(seeds)]
-    chosen = pd.concat([at_rate, _at_selected_rate(rows[rows["selected"]], selection.learning_rate)])
+    # A run of the sweep is one of the cell's where nothing but the swept settings tells them apart.
+    as_swept = sweep[(sweep["settings"] == selection.chosen) & sweep["seed"].isin(seeds)]
+    chosen = pd.concat([as_swept, _as_selected(rows[rows["selected"]], selection.chosen)])
     return Cell(seeds, chosen, sweep, selection)
 
 
-def _at_selected_rate(rows: pd.DataFrame, rate: float) -> pd.DataFrame:
-    """The selected runs, where those of an earlier selection's rate count as invalid."""
-    stale = rows["status"].isin(["ok", "diverged"]) & (rows["lr"] != rate)
-    problems = [f"made with learning rate {lr:g}, but the sweep selects {rate:g}" for lr in rows["lr"]]
+def _as_selected(rows: pd.DataFrame, settings: str) -> pd.DataFrame:
+    """The selected runs, where those of an earlier selection count as invalid."""
+    stale = rows["status"].isin(["ok", "diverged"]) & (rows["settings"] != settings)
+    problems = [f"made with {_plain(own)}, but the sweep selects {_plain(settings)}" for own in rows["settings"]]
     marked = rows.assign(
         status=rows["status"].mask(stale, "invalid"),
         problem=rows["problem"].mask(stale, pd.Series(problems, index=rows.index, dtype="object")),
     )
     marked.loc[stale, ["test_accuracy", "validation_accuracy"]] = float("nan")
     return marked
+
+
+def _plain(settings: str) -> str:
+    return settings.strip("{}").replace('"', "")

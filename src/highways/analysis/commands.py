@@ -10,11 +10,12 @@ from matplotlib.figure import Figure
 
 from highways import record
 from highways.analysis import rendering, style
+from highways.analysis import selection as selecting
 from highways.analysis.figures import FIGURES
 from highways.analysis.frame import load
 from highways.analysis.propagation import TRACE_FIGURES, TRACE_TABLES
 from highways.analysis.rendering import Table
-from highways.analysis.selection import Selection, SelectionError, select_learning_rate
+from highways.analysis.selection import Selection, SelectionError
 from highways.analysis.tables import TABLES
 from highways.fields import SpecError
 from highways.files import write_text
@@ -61,24 +62,29 @@ def _made(kind: str, name: str, config: Config, sources: Sources, of_runs: Maker
 
 
 def select(records: Sequence[Path], out_file: Path) -> None:
-    """Choose the learning rate that the sweep records of one cell decide; SelectionError where they cannot.
+    """Choose what the sweep records of one cell decide; SelectionError where they cannot.
 
-    The records must differ in nothing but learning rate and seed, and every rate must have the same seeds.
+    The records must differ in nothing but learning, rule and seed, and every candidate must have the same seeds.
     """
     specs = {path: RunSpec.from_dict(record.read(path)["spec"]) for path in records}
     first_path, first = next(iter(specs.items()))
+    swept = ["learning.lr"]
     for path, spec in specs.items():
-        alike = replace(spec, seed=first.seed, learning=replace(spec.learning, lr=first.learning.lr))
-        if alike != first:
-            raise SelectionError(f"select: {path} and {first_path} differ in more than learning rate and seed")
-    seeds: dict[float, set[int]] = {}
-    for spec in specs.values():
-        seeds.setdefault(spec.learning.lr, set()).add(spec.seed)
-    if len({frozenset(found) for found in seeds.values()}) > 1:
-        found = "; ".join(f"{rate:g}: {sorted(seeds[rate])}" for rate in sorted(seeds))
-        raise SelectionError(f"select: every learning rate needs the same seeds, found {found}")
-    runs = {str(path): Run(str(path).removesuffix(".json"), spec) for path, spec in specs.items()}
-    selection = select_learning_rate(load(runs, Path()))
-    if selection is None:  # every rate diverged, and so, on record, will the other seeds
-        selection = Selection(min(seeds), dict.fromkeys(sorted(seeds)))
+        own = Run("", replace(spec, seed=first.seed))
+        different = [key for key in record.differences({"spec": first.to_dict()}, own) if key not in swept]
+        if any(not key.startswith(("learning.", "rule.")) for key in different):
+            raise SelectionError(
+                f"select: {path} and {first_path} differ in {', '.join(different)}; a sweep is over keys of "
+                "learning and rule"
+            )
+        swept += different
+    runs = [Run(str(path).removesuffix(".json"), spec, swept=tuple(swept)) for path, spec in specs.items()]
+    frame = load({run.path: run for run in runs}, Path()).sort_values("lr", kind="stable")
+    seeds = frame.groupby("settings", sort=False)["seed"].agg(sorted)
+    if len({tuple(found) for found in seeds}) > 1:
+        found = "; ".join(f"{settings}: {own}" for settings, own in seeds.items())
+        raise SelectionError(f"select: every candidate needs the same seeds, found {found}")
+    selection = selecting.select(frame)
+    if selection is None:  # every candidate diverged, and so, on record, will the other seeds
+        selection = Selection(str(seeds.index[0]), dict.fromkeys(seeds.index))
     write_text(out_file, json.dumps(selection.to_dict(), indent=1) + "\n")

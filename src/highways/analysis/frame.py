@@ -1,5 +1,6 @@
 """Records as tidy frames: one row per run that was asked for, whether its record can be used or not."""
 
+import json
 import math
 import textwrap
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ import pandas as pd
 
 from highways import record
 from highways.runs import Run
+from highways.spec import RunSpec
 
 _IDENTITY = {
     "path": "object",
@@ -20,6 +22,7 @@ _IDENTITY = {
     "alpha": "float64",
     "every": "Int64",
     "lr": "float64",
+    "settings": "object",
     "seed": "int64",
     "selected": "bool",
 }
@@ -60,7 +63,8 @@ class _Outcome:
 def load(runs: Mapping[str, Run], folder: Path) -> pd.DataFrame:
     """One row per run; `status` is ok, diverged, not run, or invalid (then `problem` says why in one line).
 
-    Accuracies are fractions. The rate `lr` of a selected run is that of its record: unknown until it has run.
+    Accuracies are fractions. `settings` are the values of the swept keys, as JSON. In a selected run they, and the
+    rate `lr`, are those of its record: unknown until it has run.
     """
     rows = []
     for run in runs.values():
@@ -128,8 +132,8 @@ def _outcome(run: Run, folder: Path) -> _Outcome:
 
 
 def _identity(run: Run, document: Mapping[str, Any] | None) -> dict[str, Any]:
-    spec = run.spec
-    lr = spec.learning.lr if run.selection is None else math.nan
+    spec = run.spec if document is None else RunSpec.from_dict(document["spec"])
+    known = run.selection is None or document is not None
     return {
         "path": run.path,
         "dataset": spec.dataset,
@@ -137,7 +141,8 @@ def _identity(run: Run, document: Mapping[str, Any] | None) -> dict[str, Any]:
         "method": spec.method,
         "alpha": None if spec.highway is None else spec.highway.alpha,
         "every": None if spec.highway is None else spec.highway.every,
-        "lr": lr if document is None else document["spec"]["learning"]["lr"],
+        "lr": spec.learning.lr if known else math.nan,
+        "settings": json.dumps({key: spec.setting(key) for key in run.swept}) if known else "",
         "seed": spec.seed,
         "selected": run.selection is not None,
     }

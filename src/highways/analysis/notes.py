@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from highways.analysis.cells import Cell
+from highways.analysis.selection import Selection
 from highways.methods import METHODS
 from highways.runs import CellKey, Config
 from highways.spec import Conventions
@@ -67,7 +68,7 @@ def protocol_notes(config: Config, cells: Mapping[str, Cell]) -> list[str]:
 def cell_notes(cells: Mapping[str, Cell]) -> list[str]:
     """Everything that a reader of the cells must know: missing seeds, divergence, unusable records, rates."""
     notes = []
-    rates = [f"{k} {c.selection.learning_rate:g}" for k, c in cells.items() if c.selection is not None]
+    rates = [f"{k} {_settings(c.selection)}" for k, c in cells.items() if c.selection is not None]
     if rates:
         notes.append(f"Learning rate chosen on validation accuracy: {'; '.join(rates)}.")
     partial = [f"{k}: {c.finished} of {len(c.seeds)} seeds" for k, c in cells.items() if c.status == "partial"]
@@ -88,6 +89,12 @@ def cell_notes(cells: Mapping[str, Cell]) -> list[str]:
         notes.append(f"Diverged: {'; '.join(diverged)}.")
     problems = {path: text for cell in cells.values() for path, text in cell.problems.items()}
     return notes + [f"Record not used: {path}: {text}." for path, text in problems.items()]
+
+
+def _settings(selection: Selection) -> str:
+    """The rate, and by name what else was chosen."""
+    rate, *others = selection.settings.items()
+    return ", ".join([plain(rate[1]), *(f"{key.rpartition('.')[2]} {plain(value)}" for key, value in others)])
 
 
 def _divergence(cell: Cell) -> str:

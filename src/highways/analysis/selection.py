@@ -1,5 +1,6 @@
-"""The choice of a learning rate from its sweep, on validation accuracy alone."""
+"""The choice of a learning rate, and of what else was swept, on validation accuracy alone."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
@@ -11,37 +12,46 @@ from highways.record import RecordError
 
 
 class SelectionError(RecordError):
-    """A learning rate that cannot be chosen; the one-line message names the sweep runs at fault."""
+    """Settings that cannot be chosen; the one-line message names the sweep runs at fault."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The chosen rate, and the mean validation accuracy (a fraction) of each; None where a run has none."""
+    """What was chosen, and the mean validation accuracy (a fraction) of each candidate; None where a run has none.
 
-    learning_rate: float
-    validation_accuracy: Mapping[float, float | None]
+    Candidates, and the choice among them, are settings by dotted key, as JSON.
+    """
+
+    chosen: str
+    validation_accuracy: Mapping[str, float | None]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return dict(json.loads(self.chosen))
 
     def to_dict(self) -> dict[str, Any]:
-        accuracies = {f"{rate:g}": value for rate, value in self.validation_accuracy.items()}
-        return {"learning_rate": self.learning_rate, "validation_accuracy": accuracies}
+        candidates = [
+            {"settings": json.loads(text), "validation_accuracy": value}
+            for text, value in self.validation_accuracy.items()
+        ]
+        return {"settings": self.settings, "candidates": candidates}
 
 
-def select_learning_rate(frame: pd.DataFrame) -> Selection | None:
-    """The rate with the best mean validation accuracy over the sweep seeds; of equal rates, the smaller.
+def select(frame: pd.DataFrame) -> Selection | None:
+    """The candidate with the best mean validation accuracy over the sweep seeds; of equal ones, the lower rate.
 
-    `frame` has the rows of one cell. A rate with a run that never reached a validation accuracy cannot be
-    chosen. None where no rate can, and where a sweep run is missing: the choice would be unfair to its rate.
+    `frame` has the rows of one cell. A candidate with a run that never reached a validation accuracy cannot be
+    chosen. None where no candidate can, and where a sweep run is missing: the choice would be unfair to it.
     """
-    sweep = frame[~frame["selected"]]
+    sweep = frame[~frame["selected"]].sort_values("lr", kind="stable")
     if not sweep["status"].isin(["ok", "diverged"]).all():
         return None
-    accuracies: dict[float, float | None] = {}
-    for rate in sorted(sweep["lr"].unique().tolist()):
-        values = sweep.loc[sweep["lr"] == rate, "validation_accuracy"]
+    accuracies: dict[str, float | None] = {}
+    for settings in sweep["settings"].unique().tolist():
+        values = sweep.loc[sweep["settings"] == settings, "validation_accuracy"]
         # Rounded, so that the order of summation cannot break a tie.
-        accuracies[rate] = None if values.isna().any() else round(fmean(values), 12)
-    candidates = {rate: value for rate, value in accuracies.items() if value is not None}
+        accuracies[settings] = None if values.isna().any() else round(fmean(values), 12)
+    candidates = {settings: value for settings, value in accuracies.items() if value is not None}
     if not candidates:
         return None
-    best = min(candidates, key=lambda rate: (-candidates[rate], rate))
-    return Selection(best, accuracies)
+    return Selection(max(candidates, key=lambda settings: candidates[settings]), accuracies)

@@ -26,10 +26,10 @@ def add_analysis(commands: Any) -> None:
         commands,
         "select",
         _select,
-        "choose the learning rate of a swept method on validation accuracy",
+        "choose the learning rate, and what else was swept, on validation accuracy",
     )
     select.add_argument("records", type=Path, nargs="+", metavar="RECORD", help="the sweep of one cell")
-    select.add_argument("--out", type=Path, required=True, metavar="FILE", help="for `train --lr-from`")
+    select.add_argument("--out", type=Path, required=True, metavar="FILE", help="for `train --selection`")
 
 
 def _table(options: argparse.Namespace) -> int:

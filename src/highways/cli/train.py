@@ -74,7 +74,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="change a key of the specification, such as learning.lr=1e-4 (may be given again)",
     )
-    what.add_argument("--lr-from", metavar="FILE", type=Path, help="take the learning rate that `select` chose")
+    what.add_argument("--selection", metavar="FILE", type=Path, help="take the settings that `select` chose")
 
 
 def _add_how(parser: argparse.ArgumentParser) -> Any:
@@ -133,12 +133,12 @@ def _wanted(options: argparse.Namespace) -> RunSpec:
     if not 1 <= options.threads <= 1024:
         raise SpecError(f"--threads: {options.threads} is out of range; it takes a whole number from 1 to 1024")
     spec = _changed(_spec(options), options.set)
-    if options.lr_from is None:
+    if options.selection is None:
         return spec
-    chosen = parse_json(options.lr_from.read_text(), str(options.lr_from))
-    if not isinstance(chosen, dict) or "learning_rate" not in chosen:
-        raise SpecError(f"{options.lr_from}: holds no learning_rate; make it with `highways select`")
-    return _changed(spec, [f"learning.lr={chosen['learning_rate']!r}"])
+    chosen = parse_json(options.selection.read_text(), str(options.selection))
+    if not isinstance(chosen, dict) or not isinstance(chosen.get("settings"), dict):
+        raise SpecError(f"{options.selection}: holds no settings; make it with `highways select`")
+    return spec.changed(chosen["settings"])
 
 
 def _spec(options: argparse.Namespace) -> RunSpec:
@@ -155,19 +155,13 @@ def _spec(options: argparse.Namespace) -> RunSpec:
 
 def _changed(spec: RunSpec, changes: list[str]) -> RunSpec:
     """The spec with each KEY=VALUE applied; a value is JSON where it can be read as such, else text."""
-    document = spec.to_dict()
+    settings: dict[str, Any] = {}
     for change in changes:
         key, equals, text = change.partition("=")
         if not equals:
             raise SpecError(f"--set {change}: write KEY=VALUE, such as learning.lr=1e-4")
-        *sections, name = key.split(".")
-        target: Any = document
-        for section in sections:
-            target = target.get(section) if isinstance(target, dict) else None
-        if not isinstance(target, dict) or name not in target:
-            raise SpecError(f"--set {key}: no such key in a {spec.method} run; `highways train --help`")
         try:
-            target[name] = json.loads(text)
+            settings[key] = json.loads(text)
         except ValueError:
-            target[name] = text
-    return RunSpec.from_dict(document)
+            settings[key] = text
+    return spec.changed(settings)

@@ -1,0 +1,99 @@
+"""The remedies that the paper names, on its benchmark, with one budget of tuning for all. Imports no torch.
+
+A tuned rule runs its candidates, learning rates times the values of one setting of its own, on a seed of their own
+for a few epochs; the best on validation is then frozen for the seeds of the cell.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from highways.fields import SpecError
+from highways.runs import CellKey, Config, Run, cell_runs, cell_spec, selection_name
+from highways.spec import RunSpec
+
+RATES, VALUES = 6, 3  # the budget of tuning
+
+
+@dataclass(frozen=True, eq=False)
+class Remedy:
+    """A rule at one place.
+
+    entry: its entry in the configuration. tuned: whether its runs are the benchmark's own, else they are those of
+    the paper's table.
+    """
+
+    name: str
+    title: str
+    entry: Mapping[str, Any]
+    config: Config
+    cell: CellKey
+
+    @property
+    def tuned(self) -> bool:
+        return bool(self.entry.get("tuned", True))
+
+    @property
+    def skips(self) -> bool:
+        """Whether the network has forward skips, and so is not one of this benchmark."""
+        if self.cell[2] != "mupc":
+            return False
+        return bool(self.spec(1.0, {}, seed=0, epochs=1).rule.skips)
+
+    def candidates(self) -> Iterator[tuple[float, dict[str, Any]]]:
+        """Learning rates, each with every value of the rule's own setting."""
+        rates = self.entry.get("learning_rates", self.config["remedies"]["tuning"]["learning_rates"])
+        ((key, values),) = self.entry.get("vary", {"": [None]}).items()
+        if len(rates) > RATES or len(values) > VALUES:
+            raise SpecError(
+                f"remedies.rules: {self.name} has {len(rates)} rates and {len(values)} values to choose from; "
+                f"the budget of every rule is {RATES} and {VALUES}"
+            )
+        for rate, value in itertools.product(rates, values):
+            yield rate, {key: value} if key else {}
+
+    def spec(self, lr: float, settings: Mapping[str, Any], *, seed: int, epochs: int) -> RunSpec:
+        dataset, depth, method = self.cell
+        config = {**self.config, "training": {**self.config["training"], "epochs": epochs}}
+        spec = cell_spec(config, dataset, depth, method, seed, lr=lr)
+        try:
+            return spec.changed({**self.entry.get("set", {}), **settings})
+        except SpecError as error:
+            raise SpecError(f"remedies.rules: {self.name}: {error}") from None
+
+    def runs(self) -> Iterator[Run]:
+        """The runs that are tuned on, then one per seed."""
+        if not self.tuned:
+            yield from cell_runs(self.config, *self.cell)
+            return
+        name, tuning = selection_name(self.config, *self.cell), self.config["remedies"]["tuning"]
+        swept: tuple[str, ...] = ("learning.lr",)
+        for lr, settings in self.candidates():
+            swept = ("learning.lr", *settings)
+            words = [f"lr{lr:g}", *(f"{key.rpartition('.')[2]}{value}" for key, value in settings.items())]
+            spec = self.spec(lr, settings, seed=tuning["seed"], epochs=tuning["epochs"])
+            yield Run(f"{name}/{'_'.join(words)}/seed{spec.seed}", spec, swept=swept)
+        for seed in self.config["seeds"]:
+            spec = self.spec(lr, settings, seed=seed, epochs=self.config["training"]["epochs"])
+            yield Run(f"{name}/selected/seed{seed}", spec, selection=name, swept=swept)
+
+
+def remedies(config: Config) -> list[Remedy]:
+    """Every rule at every place, or at its own places, in the order of the configuration."""
+    block = config["remedies"]
+    found = []
+    for entry in block["rules"]:
+        for place in entry.get("cells", block["cells"]):
+            derived = {**config, "seeds": place["seeds"]}
+            if entry.get("tuned", True):
+                derived["experiment"] = f"remedies/{entry['name']}"
+            cell = (place["dataset"], place["depth"], entry["method"])
+            found.append(Remedy(entry["name"], entry["title"], entry, derived, cell))
+    return found
+
+
+def remedy_runs(config: Config) -> Iterator[Run]:
+    """The runs of all rules."""
+    for remedy in remedies(config):
+        yield from remedy.runs()
