@@ -27,7 +27,7 @@ def unpacked(runs, tmp_path):
     """The bundle of all three runs, unpacked."""
     selections = tmp_path / "selections"
     (selections / "trial").mkdir(parents=True)
-    (selections / "trial/backprop.json").write_text(json.dumps({"learning_rate": 0.005}))
+    (selections / "trial/backprop.json").write_text(json.dumps({"settings": {"learning.lr": 0.005}}))
     out = tmp_path / "bundle.tar.gz"
     pack(choose(runs.values(), tmp_path / "runs", selections), None, out)
     with tarfile.open(out) as archive:

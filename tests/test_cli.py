@@ -84,7 +84,7 @@ HUGE = "learning.lr=1" + 400 * "0"  # a whole number too large for a float
         ),
         (["--dataset", "mnist", "--depth", "4", "--method", "hep", "--threads", "0"], "--threads: 0"),
         (["--dataset", "mnist", "--depth", "4", "--method", "pc", "--data-dir", "/absent"], "/absent"),
-        (["--dataset", "mnist", "--depth", "4", "--method", "pc", "--lr-from", "config.yaml"], "not valid JSON"),
+        (["--dataset", "mnist", "--depth", "4", "--method", "pc", "--selection", "config.yaml"], "not valid JSON"),
         (["--dataset", "mnist", "--depth", "4", "--method", "pc", "--config", "absent.yaml"], "absent.yaml"),
         (
             ["--dataset", "mnist", "--depth", "4", "--method", "pc", "--set", "learning.lr=1" + "0" * 400],
@@ -149,12 +149,12 @@ def test_a_finished_run_is_not_run_again(tiny, tmp_path, capsys):
 
 def test_the_learning_rate_comes_from_a_selection(tiny, tmp_path, capsys):
     rate, out = tmp_path / "rate.json", tmp_path / "r.json"
-    rate.write_text('{"learning_rate": 0.004}')
+    rate.write_text('{"settings": {"learning.lr": 0.004}}')
     spec = tiny("backprop", epochs=1).to_json()
-    assert main(["train", "--spec", spec, "--lr-from", str(rate), "--out", str(out), "--quiet"]) == 0
+    assert main(["train", "--spec", spec, "--selection", str(rate), "--out", str(out), "--quiet"]) == 0
     assert record.read(out)["spec"]["learning"]["lr"] == 0.004
     rate.write_text("[]")
-    assert "holds no learning_rate" in failure(capsys, "train", "--spec", spec, "--lr-from", str(rate))
+    assert "holds no settings" in failure(capsys, "train", "--spec", spec, "--selection", str(rate))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -217,6 +217,11 @@ def one_cell(paper, tmp_path) -> tuple[str, Path, list[str]]:
         "density_sweep": {"dataset": "fashion_mnist_excerpt", "depth": 4, "every": [1, 2]},
         "convention_search": [{**paper["convention_search"][0], "cells": cells, **same_as_the_table}],
         "controls": {"cells": [{**cells[0], "seeds": [0]}], "arms": [arm]},
+        "remedies": {
+            **paper["remedies"],
+            "cells": [{**cells[0], "seeds": [0]}],
+            "rules": [{**arm, "tuned": False}],
+        },
     }
     return json.dumps(paper), tmp_path / "runs", list(config.all_runs(paper))
 

@@ -8,6 +8,7 @@ from highways import cost
 from highways.cli import main
 from highways.spec import Conventions, Highway, Inference, Learning, Network, RunSpec
 from mappings import changed
+from networks import make_spec
 
 
 @pytest.fixture
@@ -43,6 +44,7 @@ def test_operations_are_those_that_torch_counts(deep):
 def test_the_paper_costs_about_50_petaflop(paper):
     from highways import config
 
+    paper = {**paper, "remedies": {**paper["remedies"], "rules": paper["remedies"]["rules"][:1]}}
     full = changed(paper, strength_sweep__seeds=None, strength_sweep__epochs=None)
     total = sum(cost.operations(run.spec) for run in config.all_runs(full).values())
     assert total == pytest.approx(50e15, rel=0.1)
@@ -69,6 +71,27 @@ def test_the_cost_command_adds_up(root, monkeypatch, capsys):
     monkeypatch.chdir(root)
     assert main(["cost"]) == 0
     *rows, total, rate = capsys.readouterr().out.splitlines()[1:]
-    assert sum(int(row.split()[3]) for row in rows) == int(total.split()[1]) == 617
+    assert sum(int(row.split()[3]) for row in rows) == int(total.split()[1]) == 1161
     assert sum(float(row.split()[5]) for row in rows) == pytest.approx(float(total.split()[3]), abs=0.2)
     assert "GFLOP/s" in rate
+
+
+@pytest.mark.parametrize(
+    ("method", "rule", "steps", "sweeps"),
+    [
+        ("epc", {"steps": 5}, 0, 10),  # up and down, five times
+        ("precision", {}, 3 + 5 / 2, 0),  # T = L + 3; while the signal comes down half the layers move
+        ("mupc", {"steps": 7}, 7, 0),
+        ("dkp_pc", {"steps": 2}, 2, 3),
+        ("meta_pcn", {}, 0, 0),  # one sweep down, as for backprop
+        ("meta_pcn", {"step_size": 0.5}, 4, 0),
+        ("lra", {}, 0, 0),
+    ],
+)
+def test_what_a_rule_does_beside_learning_is_counted(method, rule, steps, sweeps):
+    spec = make_spec(method, depth=5, rule=rule)
+    assert cost.rule_work(spec) == (pytest.approx(steps), sweeps)
+    plain = make_spec("backprop", depth=5)
+    more = cost.operations(spec) - cost.operations(plain)
+    expected = steps * cost.step_operations(spec) + sweeps * cost.sweep_operations(spec)
+    assert more == pytest.approx(cost.updates(spec) * expected)

@@ -18,6 +18,8 @@ def f(x):  # a comment
     return os.path.join("a", "b")
 '''
 
+SWEEPING = {"epc", "meta_pcn", "precision", "dkp", "dkp_pc", "lra", "mupc"}
+
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
@@ -57,13 +59,15 @@ def test_what_changes_no_number_changes_no_fingerprint(package, file, old, new):
 @pytest.mark.parametrize(
     ("file", "old", "new", "methods"),
     [
-        ("energy.py", "0.5 *", "0.4 *", {"pc", "hep", "dfa", "backprop"}),
+        ("energy.py", "0.5 *", "0.4 *", set(provenance.METHODS)),
         ("inference/estep.cpp", "BETA_1 = 0.9", "BETA_1 = 0.8", {"pc", "hep"}),
         ("inference/flags.py", '"-O3"', '"-O3", "-ffast-math"', {"pc", "hep"}),
-        ("arithmetic.py", "flush_denormal(True)", "flush_denormal(False)", {"pc", "hep", "dfa", "backprop"}),
+        ("arithmetic.py", "flush_denormal(True)", "flush_denormal(False)", set(provenance.METHODS)),
         ("methods/feedback.py", "(spec.highway.sigma_v *", "(2 * spec.highway.sigma_v *", {"hep", "dfa"}),
         ("methods/hep.py", "self.spec.highway.alpha *", "2 * self.spec.highway.alpha *", {"hep"}),
         ("methods/pc.py", "x.shape[0]", "x.shape[1]", {"pc", "hep"}),
+        ("methods/dkp.py", "(2 / (width", "(3 / (width", {"dkp", "dkp_pc"}),
+        ("methods/sweeps.py", "div_(batch)", "div_(batch + 1)", SWEEPING),
         ("methods/backprop.py", "F.cross_entropy(logits, y)", "2 * F.cross_entropy(logits, y)", None),
     ],
 )

@@ -18,6 +18,7 @@ from highways.data import load
 from highways.evaluation import evaluate
 from highways.machine import Machine
 from highways.methods import rule
+from highways.methods.options import Dkp, DkpPc, Lra
 from highways.network import Architecture, feedforward, initialise
 from highways.spec import Conventions, Highway, Inference, Learning, Network
 
@@ -242,6 +243,29 @@ def test_a_signal_never_lands_inside_an_update(tiny, out, monkeypatch):
     saved = checkpoint.load(training.checkpoint_path(out), key_of(tiny("backprop"), out.parent))
     assert saved["batch"] == 3
     assert saved["optimizer"]["state"][0]["step"].item() == 3
+
+
+@pytest.mark.parametrize(("method", "options"), [("dkp", Dkp()), ("dkp_pc", DkpPc()), ("lra", Lra())])
+def test_a_run_goes_on_with_the_feedback_that_it_has_learnt(tiny, tmp_path, monkeypatch, method, options):
+    """SIGTERM arrives in the fourth update of the second epoch."""
+    spec = tiny(method, inference=None, rule=options, learning=Learning(2e-3, weight_decay=0.1))
+    unbroken = training.train(spec, tmp_path / "unbroken.json", QUIET)
+    updates, apply = [], training.optimisation.apply
+
+    def interrupted_update(*arguments):
+        updates.append(1)
+        if len(updates) == 24 + 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+        apply(*arguments)
+
+    out = tmp_path / "broken.json"
+    monkeypatch.setattr(training.optimisation, "apply", interrupted_update)
+    with pytest.raises(training.Interrupted):
+        training.train(spec, out, QUIET)
+    assert checkpoint.load(training.checkpoint_path(out), key_of(spec, tmp_path))["batch"] == 4
+    resumed = training.train(spec, out, QUIET)
+    assert resumed["timing"]["attempts"] == 2
+    assert numbers(resumed) == numbers(unbroken)
 
 
 @pytest.mark.parametrize("damage", [b"", b"not a checkpoint", None])

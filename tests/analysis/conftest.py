@@ -80,6 +80,26 @@ _CONFIG: dict[str, Any] = {
             {"name": "pc_4T", "title": "PC 4T", "method": "pc", "steps_factor": 4},
         ],
     },
+    "remedies": {
+        "cells": [
+            {"dataset": "mnist", "depth": 4, "seeds": [0, 1]},
+            {"dataset": "mnist", "depth": 8, "seeds": [0, 1]},
+        ],
+        "tuning": {"seed": 3, "epochs": 2, "learning_rates": [1e-4, 1e-3]},
+        "rules": [
+            {"name": "hep", "title": "HEP", "method": "hep", "local": "yes", "tuned": False},
+            {"name": "dfa", "title": "DFA", "method": "dfa", "local": "yes"},
+            {
+                "name": "lra",
+                "title": "LRA-E",
+                "method": "lra",
+                "local": "yes",
+                "secondary": True,
+                "vary": {"rule.beta": [0.1, 0.3]},
+            },
+            {"name": "mupc", "title": "muPC", "method": "mupc", "local": "yes"},
+        ],
+    },
 }
 
 
@@ -186,7 +206,7 @@ def find(config: dict[str, Any]) -> Find:
     """The one run of the experiment, or of the one that a part names, whose path contains every given part."""
 
     def one(*parts: str) -> Run:
-        others = ("conventions/", "controls/")
+        others = ("conventions/", "controls/", "remedies/")
         root = next((part for part in parts if part.startswith(others)), f"{config['experiment']}/")
         runs = {path: run for path, run in all_runs(config).items() if path.startswith(root)}
         (run,) = [run for path, run in runs.items() if all(part in f"{path}/" for part in parts)]

@@ -4,8 +4,9 @@ import pytest
 
 from highways.analysis import commands
 from highways.analysis.frame import load
-from highways.analysis.selection import SelectionError, select_learning_rate
+from highways.analysis.selection import SelectionError, select
 from highways.record import RecordError
+from highways.remedies import remedies
 from highways.runs import selection_name, sweep_runs, table_runs
 
 
@@ -40,9 +41,13 @@ def test_the_rate_is_chosen_on_validation_and_not_on_test_accuracy(sweep):
             3e-3: [(0.95, 0.90), (0.90, 0.90)],
         }
     )
-    selection = select_learning_rate(frame)
-    assert selection.learning_rate == 1e-3
-    assert selection.validation_accuracy == pytest.approx({1e-4: 0.90, 1e-3: 0.93, 3e-3: 0.925})
+    selection = select(frame)
+    assert selection.settings == {"learning.lr": 1e-3}
+    assert [tuple(one.values()) for one in selection.to_dict()["candidates"]] == [
+        ({"learning.lr": 1e-4}, pytest.approx(0.90)),
+        ({"learning.lr": 1e-3}, pytest.approx(0.93)),
+        ({"learning.lr": 3e-3}, pytest.approx(0.925)),
+    ]
 
 
 def test_of_equal_rates_the_smaller_is_chosen(sweep):
@@ -54,7 +59,7 @@ def test_of_equal_rates_the_smaller_is_chosen(sweep):
             3e-3: [(0.1, 0.5), (0.1, 0.5)],
         }
     )
-    assert select_learning_rate(frame).learning_rate == 1e-4
+    assert select(frame).settings == {"learning.lr": 1e-4}
 
 
 def test_a_rate_with_a_run_that_diverged_without_accuracy_is_excluded(sweep):
@@ -65,13 +70,13 @@ def test_a_rate_with_a_run_that_diverged_without_accuracy_is_excluded(sweep):
             3e-3: [(0.70, 0.7), (0.70, 0.7)],
         }
     )
-    selection = select_learning_rate(frame)
-    assert selection.learning_rate == 1e-4
-    assert selection.validation_accuracy[1e-3] is None
+    selection = select(frame)
+    assert selection.settings == {"learning.lr": 1e-4}
+    assert list(selection.validation_accuracy.values()) == [0.8, None, 0.7]
 
 
 def test_nothing_is_chosen_where_all_rates_diverged(sweep):
-    assert select_learning_rate(sweep({rate: [(None, None)] * 2 for rate in (1e-4, 1e-3, 3e-3)})) is None
+    assert select(sweep({rate: [(None, None)] * 2 for rate in (1e-4, 1e-3, 3e-3)})) is None
 
 
 def test_nothing_is_chosen_from_an_unfinished_sweep(sweep):
@@ -82,11 +87,11 @@ def test_nothing_is_chosen_from_an_unfinished_sweep(sweep):
             3e-3: [(0.7, 0.7), (0.7, 0.7)],
         }
     )
-    assert select_learning_rate(frame) is None
+    assert select(frame) is None
 
 
 def test_nothing_is_chosen_from_nothing(sweep):
-    assert select_learning_rate(sweep({rate: [None] * 2 for rate in (1e-4, 1e-3, 3e-3)})) is None
+    assert select(sweep({rate: [None] * 2 for rate in (1e-4, 1e-3, 3e-3)})) is None
 
 
 @pytest.fixture
@@ -99,8 +104,10 @@ def test_the_command_writes_the_selection(sweep, records, tmp_path):
     out = tmp_path / "deep" / "selection.json"
     commands.select(records, out)
     assert json.loads(out.read_text()) == {
-        "learning_rate": 3e-3,
-        "validation_accuracy": {"0.0001": 1e-4, "0.001": 1e-3, "0.003": 3e-3},
+        "settings": {"learning.lr": 3e-3},
+        "candidates": [
+            {"settings": {"learning.lr": rate}, "validation_accuracy": rate} for rate in (1e-4, 1e-3, 3e-3)
+        ],
     }
 
 
@@ -119,13 +126,13 @@ def test_the_command_names_a_record_that_cannot_be_used(sweep, records, tmp_path
 def test_the_command_refuses_the_records_of_two_cells(sweep, records, record, find, tmp_path):
     sweep({rate: [(0.9, 0.5)] * 2 for rate in (1e-4, 1e-3, 3e-3)})
     other = record(find("L004/pc", "seed0"))
-    with pytest.raises(SelectionError, match="differ in more than learning rate and seed"):
+    with pytest.raises(SelectionError, match="differ in method.*; a sweep is over keys of learning and rule"):
         commands.select([*records, other], tmp_path / "out.json")
 
 
 def test_the_command_refuses_rates_with_different_seeds(sweep, records, tmp_path):
     sweep({rate: [(0.9, 0.5)] * 2 for rate in (1e-4, 1e-3, 3e-3)})
-    with pytest.raises(SelectionError, match=r"every learning rate needs the same seeds, found .*: \[1\]"):
+    with pytest.raises(SelectionError, match=r"every candidate needs the same seeds, found .*: \[1\]"):
         commands.select(records[1:], tmp_path / "out.json")
 
 
@@ -133,6 +140,20 @@ def test_where_every_rate_diverged_the_smallest_is_taken_so_that_the_rest_goes_o
     sweep({rate: [(None, None)] * 2 for rate in (1e-4, 1e-3, 3e-3)})
     commands.select(records, tmp_path / "out.json")
     assert json.loads((tmp_path / "out.json").read_text()) == {
-        "learning_rate": 1e-4,
-        "validation_accuracy": {"0.0001": None, "0.001": None, "0.003": None},
+        "settings": {"learning.lr": 1e-4},
+        "candidates": [
+            {"settings": {"learning.lr": rate}, "validation_accuracy": None} for rate in (1e-4, 1e-3, 3e-3)
+        ],
     }
+
+
+def test_a_setting_of_the_rule_is_chosen_with_the_rate(config, folder, record, tmp_path):
+    runs = [run for one in remedies(config) if (one.name, one.cell[1]) == ("lra", 8) for run in one.runs()]
+    tuned = [run for run in runs if run.selection is None]
+    accuracies = {(1e-4, 0.1): 0.5, (1e-4, 0.3): 0.7, (1e-3, 0.1): 0.6, (1e-3, 0.3): 0.7}
+    files = [record(run, validation=accuracies[run.spec.learning.lr, run.spec.rule.beta]) for run in tuned]
+    commands.select(files, tmp_path / "out.json")
+    chosen = json.loads((tmp_path / "out.json").read_text())
+    assert chosen["settings"] == {"learning.lr": 1e-4, "rule.beta": 0.3}
+    assert len(chosen["candidates"]) == 4
+    assert select(load({run.path: run for run in runs}, folder)).settings == chosen["settings"]

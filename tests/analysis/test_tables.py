@@ -137,7 +137,7 @@ def test_a_selected_run_of_an_earlier_selection_is_not_used(config, folder, swep
     table = TABLES["depth"](config, folder)
     assert depth_row(table, 4)["BP"] == "91.0 ± 1.4 (n=2)"
     (note,) = [note for note in table.notes if note.startswith("Record not used")]
-    assert note.endswith("selected/seed2: made with learning rate 0.0001, but the sweep selects 0.001.")
+    assert note.endswith("selected/seed2: made with learning.lr 0.0001, but the sweep selects learning.lr 0.001.")
 
 
 def test_an_unfinished_sweep_gives_no_number(config, folder, record, find):

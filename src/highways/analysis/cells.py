@@ -188,4 +188,4 @@ def _as_selected(rows: pd.DataFrame, settings: str) -> pd.DataFrame:
 
 
 def _plain(settings: str) -> str:
-    return settings.strip("{}").replace('"', "")
+    return settings.strip("{}").translate(str.maketrans("", "", '":'))
