@@ -81,7 +81,7 @@ def test_the_cost_command_adds_up(root, monkeypatch, capsys):
     [
         ("epc", {"steps": 5}, 0, 10),  # up and down, five times
         ("precision", {}, 3 + 5 / 2, 0),  # T = L + 3; while the signal comes down half the layers move
-        ("mupc", {"steps": 7}, 7, 0),
+        ("mupc", {"steps": 7}, 2 + 5 / 2, 0),
         ("dkp_pc", {"steps": 2}, 2, 3),
         ("meta_pcn", {}, 0, 0),  # one sweep down, as for backprop
         ("meta_pcn", {"step_size": 0.5}, 4, 0),

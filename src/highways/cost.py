@@ -50,11 +50,9 @@ def rule_work(spec: RunSpec) -> tuple[float, float]:
     rule, depth = spec.rule, spec.network.depth
     if isinstance(rule, options.Epc):
         return 0.0, 2.0 * rule.steps
-    if isinstance(rule, options.Precision):
-        steps = depth + 3 if rule.steps is None else rule.steps
+    if isinstance(rule, options.Precision | options.Mupc):
+        steps = rule.steps or (depth + 3 if isinstance(rule, options.Precision) else depth)
         return steps - min(steps, depth) / 2, 0.0  # a step concerns the layers that the signal has reached
-    if isinstance(rule, options.Mupc):
-        return float(depth if rule.steps is None else rule.steps), 0.0
     if isinstance(rule, options.DkpPc):
         return float(rule.steps), 3.0
     if isinstance(rule, options.MetaPcn) and rule.step_size != 1.0:
@@ -80,6 +78,18 @@ def seconds(spec: RunSpec, rates: Rates = MEASURED) -> float:
     steps, sweeps = rule_work(spec)
     total += updates(spec) * steps * rates.call_seconds
     return total + updates(spec) * spec.network.depth * (1 + sweeps / 2) * rates.layer_seconds
+
+
+def extra_parameters(spec: RunSpec) -> tuple[int, bool]:
+    """How many numbers a rule keeps beside the weights, all of them feedback, and whether it learns them."""
+    width, hidden, rule = spec.network.width, spec.network.depth - 1, spec.rule
+    direct, neighbours, learned = len(spec.endpoints), 0, False  # fed from the output, and from the next layer
+    if isinstance(rule, options.Dkp | options.DkpPc):
+        direct, learned = hidden, True
+    if isinstance(rule, options.Lra):
+        direct = sum(i == hidden or (rule.every > 0 and i % rule.every == 0) for i in range(1, hidden + 1))
+        neighbours, learned = hidden - direct, rule.learned
+    return direct * width * CLASSES + neighbours * width**2, learned
 
 
 def memory_mb(spec: RunSpec) -> int:

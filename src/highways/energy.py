@@ -21,6 +21,7 @@ from highways.network import (
     Parameters,
     encode,
     encode_transposed,
+    first_prediction,
     phi,
     times_phi_prime,
 )
@@ -91,6 +92,37 @@ def predict(parameters: Parameters, z: Tensor, mu_1: Tensor, architecture: Archi
     output = encode(z[-1], parameters.output_gain, architecture)
     logits = torch.nn.functional.linear(output.h, parameters.w_out, parameters.b_out)
     return Predictions(torch.cat([mu_1.unsqueeze(0), mu]), logits, hidden, output)
+
+
+@torch.no_grad()
+def initial_states(parameters: Parameters, x: Tensor, architecture: Architecture) -> Tensor:
+    """States that equal their predictions bit for bit, (L-1, B, N).
+
+    The sweep goes up layer by layer. A product of one layer may round differently from the same product in a
+    batch of layers, so the batched prediction is then repeated until it reproduces itself; layer l is fixed
+    after at most l repetitions, and usually the first one changes nothing.
+    """
+    mu = [first_prediction(parameters, x, architecture)]
+    gain = parameters.hidden_gain
+    for layer in range(parameters.depth - 2):
+        one = Parameters(
+            parameters.w_in,
+            parameters.w_hidden[layer : layer + 1],
+            parameters.w_out,
+            parameters.gain,
+            b_hidden=None if parameters.b_hidden is None else parameters.b_hidden[layer : layer + 1],
+        )
+        own = None if gain is None else gain[layer : layer + 1]
+        a = hidden_product(encode(mu[-1].unsqueeze(0), own, architecture).h, one)[0]
+        a = phi(a, architecture) if architecture.activates_prediction else a
+        mu.append(a + mu[-1] if architecture.skips else a)
+    z = torch.stack(mu)
+    for _ in range(parameters.depth):
+        predicted = predict(parameters, z, mu[0], architecture).mu
+        if torch.equal(predicted, z):
+            break
+        z = predicted
+    return z
 
 
 def errors(z: Tensor, y: Tensor, predictions: Predictions) -> Errors:

@@ -1,8 +1,20 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and the documents that come with the package."""
 
 import os
 from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
+
+
+@cache
+def packaged(name: str) -> dict[str, Any]:
+    """A YAML document of the package."""
+    import yaml  # training needs none
+
+    document: dict[str, Any] = yaml.safe_load(files("highways").joinpath(name).read_text("utf-8"))
+    return document
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:

@@ -1,11 +1,9 @@
 """What the paper publishes, as typed values; the data are in paper.yaml."""
 
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
-import yaml
+from highways.files import packaged
 
 
 @dataclass(frozen=True)
@@ -50,10 +48,8 @@ class LayerError:
     upper_bound: bool
 
 
-@cache
 def _document() -> dict[str, Any]:
-    document: dict[str, Any] = yaml.safe_load(files("highways").joinpath("paper.yaml").read_text("utf-8"))
-    return document
+    return packaged("paper.yaml")
 
 
 def place(block: str) -> str:

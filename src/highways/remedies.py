@@ -14,6 +14,7 @@ from highways.runs import CellKey, Config, Run, cell_runs, cell_spec, selection_
 from highways.spec import RunSpec
 
 RATES, VALUES = 6, 3  # the budget of tuning
+DAGGER = "†"
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +30,15 @@ class Remedy:
     entry: Mapping[str, Any]
     config: Config
     cell: CellKey
+
+    @property
+    def label(self) -> str:
+        """The title, marked where the rule is a re-implementation from secondary descriptions."""
+        return self.title + (DAGGER if self.entry.get("secondary") else "")
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(self.config["seeds"])
 
     @property
     def tuned(self) -> bool:

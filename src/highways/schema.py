@@ -1,11 +1,11 @@
 """JSON schemas of the configuration and the run record, with one-line messages."""
 
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import jsonschema
-import yaml
+
+from highways.files import packaged
 
 _TEXT_HINTS = {
     "number": " (YAML reads 1e-4 as text: write 1.0e-4)",
@@ -15,8 +15,7 @@ _TEXT_HINTS = {
 
 @cache
 def _validator(name: str) -> Any:
-    schema = yaml.safe_load(files("highways").joinpath("schemas", f"{name}.schema.yaml").read_text())
-    return jsonschema.Draft202012Validator(schema)
+    return jsonschema.Draft202012Validator(packaged(f"schemas/{name}.schema.yaml"))
 
 
 def first_problem(name: str, document: Any) -> str | None:

@@ -61,6 +61,27 @@ def test_a_command_of_the_readme_works(project, command):
     assert result.returncode in ((0, 3) if words[1:2] == ["status"] else (0,)), result.stdout + result.stderr
 
 
+def test_the_rule_of_ten_lines_trains(project):
+    """As the README says: one file, one line in the registry."""
+    blocks = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    (rule,) = [block for block in blocks if block.startswith("# src/")]
+    (line,) = [block for block in blocks if "Method(" in block]
+    name = rule.splitlines()[0].removeprefix("# ")
+    (project.folder / name).write_text(rule)
+    registry = project.folder / "src/highways/methods/__init__.py"
+    text = registry.read_text()
+    registry.write_text(text.replace("] = {\n", "] = {\n" + line))
+    words = ["train", "--dataset", "fashion_mnist_excerpt", "--depth", "4", "--method", Path(name).stem]
+    command = [sys.executable, "-m", "highways", *words, "--out", "one.json", "--set", "epochs=2"]
+    environment = {**os.environ, "PYTHONPATH": str(project.folder / "src")}
+    result = subprocess.run(command, cwd=project.folder, capture_output=True, text=True, env=environment)
+    assert result.returncode == 0, result.stderr
+    document = json.loads((project.folder / "one.json").read_text())
+    assert document["test_accuracy"] > 0.2
+    assert document["diagnostics"][-1]["weight_gradient_norm"][:3] == [0.0, 0.0, 0.0]
+    assert document["diagnostics"][-1]["backprop_cosine"] == [None, None, None, pytest.approx(1.0)]
+
+
 def test_the_files_that_the_readme_names_exist():
     links = re.findall(r"\]\(([^)]+)\)", TEXT)
     assert len(links) > 5

@@ -157,6 +157,11 @@ def _by_path(runs: Iterable[Run]) -> dict[str, Run]:
 def _depth_cell(config: Config, frame: pd.DataFrame, key: CellKey) -> Cell:
     dataset, depth, method = key
     rows = frame[(frame["dataset"] == dataset) & (frame["depth"] == depth) & (frame["method"] == method)]
+    return table_cell(config, method, rows)
+
+
+def table_cell(config: Config, method: str, rows: pd.DataFrame) -> Cell:
+    """A cell of accuracy against depth from the rows of its runs."""
     seeds = tuple(config["seeds"])
     if method not in config["learning_rate_sweep"]["methods"]:
         return Cell(seeds, rows)

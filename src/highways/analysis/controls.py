@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 
 from highways.analysis.cells import cells_at
-from highways.analysis.notes import DATASET_TITLES, cell_notes, conventions_note, protocol_notes, spread_note
+from highways.analysis.notes import cell_notes, conventions_note, place_label, protocol_notes, spread_note
 from highways.analysis.rendering import Table
 from highways.controls import arms
 from highways.runs import Config
@@ -18,7 +18,7 @@ def controls(config: Config, folder: Path) -> Table:
     cells, data = {}, []
     for arm in arms(config):
         dataset, depth, method = arm.cell
-        place = f"{DATASET_TITLES[dataset]} L={depth}"
+        place = place_label(dataset, depth)
         cell = cells_at(arm.config, folder, [arm.cell])[arm.cell]
         cells[f"{arm.title}, {place}"] = cell
         rows.setdefault(arm.title, {})[place] = cell.text

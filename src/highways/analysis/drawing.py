@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from highways import paper
 from highways.analysis import style
 from highways.analysis.cells import CHANCE, Cell
-from highways.analysis.notes import DATASET_TITLES, cell_label
+from highways.analysis.notes import cell_label, place_label
 from highways.methods import METHODS
 from highways.record import RecordError
 from highways.runs import CellKey
@@ -25,10 +25,15 @@ class NothingRun(RecordError):  # noqa: N818
     """None of the runs of a figure has a usable record; the message names the target that makes them."""
 
 
-def panels(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
+def panels(
+    rows: int, columns: int, size: tuple[float, float], *, count: int | None = None, sharex: bool = True
+) -> tuple[Figure, list[Axes]]:
+    """A grid of panels, or the first `count` of them; the rest of the grid stays empty."""
     figure = Figure(figsize=size, layout="constrained")
-    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    return figure, list(grid.flat)
+    grid = list(figure.subplots(rows, columns, sharex=sharex, sharey=True, squeeze=False).flat)
+    for axes in grid[count:] if count is not None else []:
+        axes.remove()
+    return figure, grid[:count]
 
 
 def demand(name: str, cells: Iterable[Cell]) -> None:
@@ -48,9 +53,12 @@ def say_if_empty(axes: Axes) -> None:
         axes.annotate("no usable record", (0.5, 0.5), xycoords="axes fraction", ha="center", color=style.REFERENCE)
 
 
-def series(axes: Axes, method: str, cells: Mapping[float, Cell]) -> None:
-    """Each seed as a point, mean and spread, and a cross at the bottom for every run that diverged."""
-    colour = style.colour(method)
+def series(axes: Axes, name: str, cells: Mapping[float, Cell], look: style.Look | None = None) -> None:
+    """Each seed as a point, mean and spread, and a cross at the bottom for every run that diverged.
+
+    name: a method, whose look is the line's unless another is given, or what else the line stands for.
+    """
+    colour, marker = look or style.of_method(name)
     seeds = [(x, value) for x, cell in cells.items() for value in cell.accuracies.values()]
     axes.plot(
         [x for x, _ in seeds],
@@ -58,7 +66,7 @@ def series(axes: Axes, method: str, cells: Mapping[float, Cell]) -> None:
         ".",
         color=colour,
         alpha=0.5,
-        gid=f"seeds:{method}",
+        gid=f"seeds:{name}",
     )
     run = {x: cell for x, cell in cells.items() if cell.n}
     bars = axes.errorbar(
@@ -66,11 +74,11 @@ def series(axes: Axes, method: str, cells: Mapping[float, Cell]) -> None:
         [cell.mean or 0.0 for cell in run.values()],
         yerr=[cell.std or 0.0 for cell in run.values()],
         color=colour,
-        marker=style.marker(method),
+        marker=marker,
         capsize=2,
         elinewidth=1,
     )
-    bars.lines[0].set_gid(f"mean:{method}")
+    bars.lines[0].set_gid(f"mean:{name}")
     diverged = [x for x, cell in cells.items() for _ in cell.diverged]
     axes.plot(
         diverged,
@@ -78,7 +86,7 @@ def series(axes: Axes, method: str, cells: Mapping[float, Cell]) -> None:
         "x",
         color=colour,
         transform=axes.get_xaxis_transform(),
-        gid=f"diverged:{method}",
+        gid=f"diverged:{name}",
     )
 
 
@@ -196,7 +204,7 @@ def labelled(cells: Mapping[CellKey, Cell]) -> dict[str, Cell]:
     labelled = {}
     for (dataset, depth), keys in depths.items():
         if all(cells[key].status == "not run" for key in keys):
-            labelled[f"{DATASET_TITLES[dataset]} L={depth}"] = cells[keys[0]]
+            labelled[place_label(dataset, depth)] = cells[keys[0]]
         else:
             labelled |= {cell_label(key): cells[key] for key in keys}
     return labelled

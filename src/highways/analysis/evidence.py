@@ -13,6 +13,7 @@ from scipy import stats
 from highways import paper
 from highways.analysis.cells import Cell, density_cells, depth_cells, strength_cells
 from highways.analysis.propagation import traces
+from highways.methods import METHODS
 from highways.propagation.spec import Propagation
 from highways.propagation.trace import Trace
 from highways.runs import CellKey, Config, sweep_config
@@ -66,16 +67,29 @@ def _quantile(freedom: float) -> float:
 
 
 class Accuracies(Protocol):
-    """Where a rule finds accuracies; None where there is none."""
+    """Where a rule finds accuracies, and what their methods are called; None where there is none."""
 
     def accuracy(self, dataset: str, depth: int, method: str) -> Sample | None: ...
+
+    def title(self, method: str) -> str: ...
+
+
+class Sweeps(Accuracies, Protocol):
+    """The same with the sweeps of the paper."""
 
     def strength(self) -> Mapping[float, Sample | None]: ...
 
     def density(self, every: int) -> Sample | None: ...
 
 
-class Published:
+class _Methods:
+    """Accuracies of the methods of the registry."""
+
+    def title(self, method: str) -> str:
+        return METHODS[method].title
+
+
+class Published(_Methods):
     """The paper's own numbers. It prints none of the strength sweep."""
 
     def accuracy(self, dataset: str, depth: int, method: str) -> Sample | None:
@@ -89,7 +103,7 @@ class Published:
 
 
 @dataclass(frozen=True, eq=False)
-class Ours:
+class Ours(_Methods):
     """The records and traces of this project."""
 
     config: Config
@@ -110,14 +124,14 @@ class Ours:
 
     def accuracy(self, dataset: str, depth: int, method: str) -> Sample | None:
         cell = self._depth.get((dataset, depth, method))
-        return None if cell is None else _sample(cell, paper.accuracy(dataset, depth, method))
+        return None if cell is None else sample(cell, paper.accuracy(dataset, depth, method))
 
     def strength(self) -> Mapping[float, Sample | None]:
         block = self.config["strength_sweep"]
         if (block["dataset"], block["depth"]) != paper.strength_place():
             return {}
         printed = paper.accuracy(block["dataset"], block["depth"], "hep")
-        return {alpha: _sample(cell, printed) for alpha, cell in self._strength.items()}
+        return {alpha: sample(cell, printed) for alpha, cell in self._strength.items()}
 
     @property
     def strength_epochs(self) -> int:
@@ -130,7 +144,7 @@ class Ours:
             return None
         cell = self._density.get(every)
         printed = paper.density(block["dataset"], block["depth"], every)
-        return None if cell is None else _sample(cell, printed)
+        return None if cell is None else sample(cell, printed)
 
     @property
     def relaxes_as_the_paper(self) -> bool:
@@ -142,7 +156,8 @@ class Ours:
         return traces(wanted, self.traces_folder)
 
 
-def _sample(cell: Cell, printed: paper.Published | None) -> Sample | None:
+def sample(cell: Cell, printed: paper.Published | None) -> Sample | None:
+    """The accuracies of a cell; a single seed has the spread that the paper prints there, or 1 point."""
     if cell.mean is None:
         return None
     stand_in = max(0.1, printed.std) if printed else 1.0

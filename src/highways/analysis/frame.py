@@ -37,6 +37,7 @@ _OUTCOME = {
     "n_validation": "Int64",
     "n_test": "Int64",
     "wall_seconds": "float64",
+    "cpu_seconds": "float64",
     "spec_hash": "object",
     "kernel": "object",
     "device": "object",
@@ -50,7 +51,14 @@ _EPOCH = {
 }
 _LAYER = {"epoch": "int64", "quantity": "object", "layer": "int64", "value": "float64"}
 # The number of the first layer, or matrix, of what a record holds per layer.
-_FIRST = {"rms_state": 1, "rms_error": 1, "weight_gradient_norm": 0, "backprop_cosine": 0}
+_FIRST = {
+    "rms_state": 1,
+    "rms_error": 1,
+    "weight_gradient_norm": 0,
+    "backprop_cosine": 0,
+    "first_backprop_cosine": 0,  # these two only where a rule has a first phase
+    "first_cosine": 0,
+}
 
 
 @dataclass(frozen=True)
@@ -106,7 +114,7 @@ def layers(runs: Mapping[str, Run], folder: Path) -> pd.DataFrame:
                         "layer": layer,
                         "value": value,
                     }
-                    for layer, value in enumerate(moment[quantity], first)
+                    for layer, value in enumerate(moment.get(quantity, []), first)
                 ]
     return _frame(rows, _IDENTITY | _LAYER)
 
@@ -156,6 +164,7 @@ def _measured(document: Mapping[str, Any]) -> dict[str, Any]:
         "epochs": len(document["epochs"]),
         **{f"n_{part}": count for part, count in document["images"].items()},
         "wall_seconds": document["timing"]["wall_seconds"],
+        "cpu_seconds": document["timing"]["cpu_seconds"],
         "spec_hash": document["spec_hash"],
         "kernel": document["provenance"]["kernel"],
         "device": document["provenance"]["device"],

@@ -22,7 +22,12 @@ DATASET_TITLES = {
 def cell_label(key: CellKey) -> str:
     """A cell of accuracy against depth in words."""
     dataset, depth, method = key
-    return f"{DATASET_TITLES[dataset]} L={depth} {METHODS[method].title}"
+    return f"{place_label(dataset, depth)} {METHODS[method].title}"
+
+
+def place_label(dataset: str, depth: int) -> str:
+    """A data set and a depth in words."""
+    return f"{DATASET_TITLES[dataset]} L={depth}"
 
 
 def plain(value: Any) -> str:

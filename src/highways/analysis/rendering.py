@@ -27,9 +27,13 @@ _LATEX = str.maketrans(
         "×": r"$\times$",
         "−": "$-$",
         "≠": r"$\neq$",
+        "†": r"$\dagger$",
+        "ᵀ": r"$^\top$",
         "α": r"$\alpha$",
         "λ": r"$\lambda$",
+        "μ": r"$\mu$",
         "σ": r"$\sigma$",
+        "φ": r"$\varphi$",
         "—": "---",
         "–": "--",
     }

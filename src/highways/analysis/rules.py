@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from highways import paper
-from highways.analysis.evidence import FULL, Accuracies, Ours, Sample, difference
-from highways.analysis.notes import DATASET_TITLES
+from highways.analysis.evidence import FULL, Accuracies, Ours, Sample, Sweeps, difference
+from highways.analysis.notes import DATASET_TITLES, place_label
 from highways.analysis.propagation import arrival, law
-from highways.methods import METHODS
 from highways.propagation import plan
 from highways.propagation.trace import Trace
 
@@ -51,22 +50,19 @@ def _decided(where: str, finding: str, claimed: tuple[bool, bool], *samples: Sam
     return Part(where, finding, CAVEAT if fewer else HOLDS, fewer)
 
 
-def _place(dataset: str, depth: int) -> str:
-    return f"{DATASET_TITLES[dataset]} L={depth}"
-
-
 def _compare(claim: Claim, by: Accuracies, one: str, other: str, side: Side) -> Iterator[Part]:
     """A part per data set and depth from the difference of two methods."""
     for dataset in claim["datasets"]:
         for depth in claim["depths"]:
             a, b = by.accuracy(dataset, depth, one), by.accuracy(dataset, depth, other)
-            where = _place(dataset, depth)
+            where = place_label(dataset, depth)
             if a is None or b is None:
                 yield _missing(where)
                 continue
             gap, low, high = difference(a, b)
-            titles = METHODS[one].title, METHODS[other].title
-            finding = f"{titles[0]} {a.text}, {titles[1]} {b.text}: {gap:+.1f} [{low:.1f}, {high:.1f}]"
+            finding = (
+                f"{by.title(one)} {a.text}, {by.title(other)} {b.text}: {gap:+.1f} [{low:.1f}, {high:.1f}]"
+            )
             yield _decided(where, finding, side(low, high), a, b)
 
 
@@ -123,6 +119,15 @@ def below(claim: Claim, by: Accuracies) -> Iterator[Part]:
     return _each(claim, by, side)
 
 
+def above(claim: Claim, by: Accuracies) -> Iterator[Part]:
+    """A method comes out above a limit."""
+
+    def side(sample: Sample, low: float, high: float) -> tuple[bool, bool]:
+        return low > claim["limit"], high < claim["limit"]
+
+    return _each(claim, by, side)
+
+
 def within(claim: Claim, by: Accuracies) -> Iterator[Part]:
     """The mean of a method lies in a range; outside it is undecided while the interval reaches the range."""
 
@@ -139,7 +144,7 @@ def _each(
     """A part per data set and depth from one method."""
     for dataset in claim["datasets"]:
         for depth in claim["depths"]:
-            where, sample = _place(dataset, depth), by.accuracy(dataset, depth, claim["method"])
+            where, sample = place_label(dataset, depth), by.accuracy(dataset, depth, claim["method"])
             yield (
                 _missing(where)
                 if sample is None
@@ -147,7 +152,7 @@ def _each(
             )
 
 
-def transition(claim: Claim, by: Accuracies) -> Iterator[Part]:
+def transition(claim: Claim, by: Sweeps) -> Iterator[Part]:
     """The strength sweep begins at chance, has a plateau of some values near its best, and ends in a collapse."""
     found = {alpha: sample for alpha, sample in by.strength().items() if sample is not None}
     if not found or len(found) < len(by.strength()):
@@ -168,12 +173,12 @@ def transition(claim: Claim, by: Accuracies) -> Iterator[Part]:
         )
 
 
-def thinning(claim: Claim, by: Accuracies) -> Iterator[Part]:
+def thinning(claim: Claim, by: Sweeps) -> Iterator[Part]:
     """With a highway on every k-th layer only, less than a margin is lost."""
     yield _thinned(claim, by, lambda low, high: (high < claim["margin"], low > claim["margin"]))
 
 
-def unstable(claim: Claim, by: Accuracies) -> Iterator[Part]:
+def unstable(claim: Claim, by: Sweeps) -> Iterator[Part]:
     """With a highway on every k-th layer only, more than a margin is lost, and the seeds differ more."""
     yield _thinned(claim, by, lambda low, high: (low > claim["margin"], high < claim["margin"]))
     dense, thin = by.density(1), by.density(claim["every"])
@@ -184,7 +189,7 @@ def unstable(claim: Claim, by: Accuracies) -> Iterator[Part]:
     yield _decided("spread of the seeds", f"{dense.std:.1f} to {thin.std:.1f}", (wider, not wider), dense, thin)
 
 
-def _thinned(claim: Claim, by: Accuracies, side: Side) -> Part:
+def _thinned(claim: Claim, by: Sweeps, side: Side) -> Part:
     return _loss(f"k = {claim['every']}", by.density(1), by.density(claim["every"]), side)
 
 
@@ -357,9 +362,12 @@ def either(parts: Iterable[Part]) -> str:
     return overall(parts)
 
 
-ACCURACY_RULES: dict[str, Callable[[Claim, Accuracies], Iterator[Part]]] = {
-    rule.__name__: rule
-    for rule in (no_advantage, comparable, better, not_worse, falls, below, within, transition, thinning, unstable)
+CELL_RULES: dict[str, Callable[[Claim, Accuracies], Iterator[Part]]] = {
+    rule.__name__: rule for rule in (no_advantage, comparable, better, not_worse, falls, below, above, within)
+}
+ACCURACY_RULES: dict[str, Callable[[Claim, Sweeps], Iterator[Part]]] = {
+    **CELL_RULES,
+    **{rule.__name__: rule for rule in (transition, thinning, unstable)},
 }
 TRACE_RULES: dict[str, Callable[[Claim, Ours], Iterator[Part]]] = {
     "arrival": follows_the_law,

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib.style
 from matplotlib.figure import Figure
@@ -39,12 +39,27 @@ _RC: dict[str, Any] = {
 }
 
 
+class Look(NamedTuple):
+    colour: str
+    marker: str
+
+
+def look(number: int) -> Look:
+    """The first six differ in colour and marker, the first 36 in one of the two."""
+    turns, place = divmod(number, len(_PALETTE))
+    return Look(_PALETTE[place], _MARKERS[(place + turns) % len(_MARKERS)])
+
+
+def of_method(method: str) -> Look:
+    return look(list(METHODS).index(method))
+
+
 def colour(method: str) -> str:
-    return _PALETTE[list(METHODS).index(method) % len(_PALETTE)]
+    return of_method(method).colour
 
 
 def marker(method: str) -> str:
-    return _MARKERS[list(METHODS).index(method) % len(_MARKERS)]
+    return of_method(method).marker
 
 
 @contextmanager

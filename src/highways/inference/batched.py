@@ -11,13 +11,13 @@ from highways.energy import (
     Highways,
     Relaxed,
     errors,
-    hidden_product,
+    initial_states,
     predict,
     state_gradient,
 )
 from highways.inference.graph import Tensors, replayed
 from highways.inference.optimizer import state_optimizer
-from highways.network import Architecture, Parameters, encode, first_prediction, phi
+from highways.network import Architecture, Parameters
 from highways.spec import Inference
 
 
@@ -73,33 +73,3 @@ def _descend(
         update(z, gradient.mul_(scale), t)
     predictions = predict(parameters, z, mu_1, architecture)
     return z, predictions.mu, *errors(z, y, predictions)
-
-
-@torch.no_grad()
-def initial_states(parameters: Parameters, x: Tensor, architecture: Architecture) -> Tensor:
-    """States that equal their predictions bit for bit, (L-1, B, N).
-
-    The sweep goes up layer by layer. A product of one layer may round differently from the same product in a
-    batch of layers, so the batched prediction is then repeated until it reproduces itself; layer l is fixed
-    after at most l repetitions, and usually the first one changes nothing.
-    """
-    mu = [first_prediction(parameters, x, architecture)]
-    gain = parameters.hidden_gain
-    for layer in range(parameters.depth - 2):
-        one = Parameters(
-            parameters.w_in,
-            parameters.w_hidden[layer : layer + 1],
-            parameters.w_out,
-            parameters.gain,
-            b_hidden=None if parameters.b_hidden is None else parameters.b_hidden[layer : layer + 1],
-        )
-        own = None if gain is None else gain[layer : layer + 1]
-        a = hidden_product(encode(mu[-1].unsqueeze(0), own, architecture).h, one)[0]
-        mu.append(phi(a, architecture) if architecture.activates_prediction else a)
-    z = torch.stack(mu)
-    for _ in range(parameters.depth):
-        predicted = predict(parameters, z, mu[0], architecture).mu
-        if torch.equal(predicted, z):
-            break
-        z = predicted
-    return z

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from highways.arithmetic import exact_float32
-from highways.energy import Errors, Relaxed, errors, predict, state_gradient, weight_gradient
+from highways.energy import Errors, Relaxed, errors, initial_states, predict, state_gradient, weight_gradient
 from highways.methods import dkp
 from highways.methods.base import Gradient
 from highways.methods.sweeps import mean_over_batch
-from highways.network import Parameters, first_prediction, output_error, sweep
+from highways.network import Parameters, first_prediction, output_error, output_prediction
 
 
 class Rule(dkp.Rule):
@@ -29,8 +29,9 @@ class Rule(dkp.Rule):
     def gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> Gradient:
         (psi,) = self.learned.tensors
         with exact_float32():
-            states, logits = sweep(parameters, x, self.architecture)
-            z, output = torch.stack(states), output_error(y, logits, self.architecture)
+            z = initial_states(parameters, x, self.architecture)
+            logits = output_prediction(parameters, z[-1], self.architecture)
+            output = output_error(y, logits, self.architecture)
             direct = Errors(output @ psi.transpose(1, 2), torch.zeros_like(output))
             first = mean_over_batch(
                 weight_gradient(parameters, x, Relaxed(z, z, direct), self.architecture), len(x)

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from highways.arithmetic import exact_float32
-from highways.energy import Errors, Relaxed, predict, state_gradient, weight_gradient
+from highways.energy import Errors, Predictions, Relaxed, initial_states, predict, state_gradient, weight_gradient
 from highways.methods import base
 from highways.methods.base import Gradient
-from highways.methods.sweeps import mean_over_batch
-from highways.network import Architecture, Parameters, output_error, sweep
+from highways.methods.sweeps import mean_over_batch, reached
+from highways.network import Architecture, Parameters, output_error, output_prediction
 from highways.spec import RunSpec
 
 
@@ -30,16 +30,20 @@ class Rule(base.Rule):
     @torch.no_grad()
     def gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> Gradient:
         with exact_float32():
-            states, logits = sweep(parameters, x, self.architecture)
-            start = torch.stack(states)
-            z = start
-            for step in range(self.steps + 1):
-                predictions = predict(parameters, z, start[0], self.architecture)
-                output = output_error(y, predictions.logits, self.architecture)
-                error = Errors(z - predictions.mu, output)
-                if step < self.steps:
-                    gradient = state_gradient(parameters, predictions, error, self.architecture)
-                    z = z - self.options.step_size / len(x) * gradient
+            start = initial_states(parameters, x, self.architecture)
+            logits = output_prediction(parameters, start[-1], self.architecture)
+            z = start.clone()
+            for t in range(self.steps):
+                lowest, above = reached(parameters, t)
+                predictions, error = self.at(above, z[lowest:], start[lowest], y)
+                gradient = state_gradient(above, predictions, error, self.architecture)
+                z[lowest:] -= self.options.step_size / len(x) * gradient
+            predictions, error = self.at(parameters, z, start[0], y)
             relaxed = Relaxed(z, predictions.mu, error)
             weights = weight_gradient(parameters, x, relaxed, self.architecture)
         return Gradient(mean_over_batch(weights, len(x)), logits, error)
+
+    def at(self, parameters: Parameters, z: Tensor, mu: Tensor, y: Tensor) -> tuple[Predictions, Errors]:
+        """Predictions and errors of the states z, of which the lowest is predicted to be mu."""
+        predictions = predict(parameters, z, mu, self.architecture)
+        return predictions, Errors(z - predictions.mu, output_error(y, predictions.logits, self.architecture))

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from highways.arithmetic import exact_float32
-from highways.energy import Errors, Relaxed, errors, predict, state_gradient, weight_gradient
+from highways.energy import Errors, Relaxed, errors, initial_states, predict, state_gradient, weight_gradient
 from highways.methods import base
 from highways.methods.base import Gradient
-from highways.methods.sweeps import mean_over_batch
-from highways.network import Architecture, Parameters, output_error, sweep
+from highways.methods.sweeps import mean_over_batch, reached
+from highways.network import Architecture, Parameters, output_error, output_prediction
 from highways.spec import RunSpec
 
 
@@ -40,8 +40,8 @@ class Rule(base.Rule):
     @torch.no_grad()
     def gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> Gradient:
         with exact_float32():
-            states, logits = sweep(parameters, x, self.architecture)
-            start = torch.stack(states)
+            start = initial_states(parameters, x, self.architecture)
+            logits = output_prediction(parameters, start[-1], self.architecture)
             z = self.relaxed(parameters, start, y)
             if self.options.forward_update:
                 found = Relaxed(start, start, Errors(z - start, output_error(y, logits, self.architecture)))
@@ -55,16 +55,7 @@ class Rule(base.Rule):
         """The states after T steps from the forward sweep `start`, (L-1, B, N)."""
         z, velocity, momentum = start.clone(), torch.zeros_like(start), self.options.momentum
         for t in range(self.steps):
-            # Layers below have not been reached: their errors are zero, and so is their gradient.
-            lowest = max(0, self.depth - 2 - t)
-            above = Parameters(
-                parameters.w_in,
-                parameters.w_hidden[lowest:],
-                parameters.w_out,
-                parameters.gain[lowest:],
-                b_hidden=None if parameters.b_hidden is None else parameters.b_hidden[lowest:],
-                b_out=parameters.b_out,
-            )
+            lowest, above = reached(parameters, t)
             predictions = predict(above, z[lowest:], start[lowest], self.architecture)
             error = errors(z[lowest:], y, predictions)
             *hidden, output = self.precisions(t)
