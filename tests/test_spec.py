@@ -10,6 +10,7 @@ import pytest
 from highways.fields import SpecError
 from highways.spec import Conventions, Highway, Learning, Network, RunSpec
 from mappings import changed
+from networks import make_spec
 
 ROOT = Path(__file__).parents[1]
 
@@ -180,3 +181,8 @@ def test_planning_imports_no_torch():
         "sys.exit(any(name.split('.')[0] in ('torch', 'pandas', 'matplotlib') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+def test_mupc_takes_no_other_initialisation() -> None:
+    with pytest.raises(SpecError, match=r"network.initialisation: mupc .* it takes gaussian"):
+        make_spec("mupc", initialisation="orthogonal")

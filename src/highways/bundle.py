@@ -107,7 +107,8 @@ def pack(packed: Packed, data_dir: str | None, out: Path) -> None:
         if data.SOURCES[name].torchvision:  # the excerpt comes with the package
             folder = data.locate(name, data_dir)
             for file in data.SOURCES[name].md5:
-                path = next(path for path in (folder / file, folder / f"{file}.gz") if path.is_file())
+                path = data.find(folder, file)
+                assert path is not None  # it has been verified
                 sources[f"data/{data.SOURCES[name].folder}/raw/{path.name}"] = path
     for path in sorted(PACKAGE.rglob("*")):
         if path.is_file() and not any(part in str(path) for part in _LEFT_OUT):

@@ -165,7 +165,7 @@ def locate(name: str, data_dir: str | Path | None = None) -> Path:
     """
     candidates = _candidates(name, data_dir)
     for folder in candidates:
-        if any(_find(folder, file) for file in SOURCES[name].md5):
+        if any(find(folder, file) for file in SOURCES[name].md5):
             return folder
     places = ", ".join(map(str, candidates))
     root = default_dir() if data_dir is None else Path(data_dir)
@@ -188,7 +188,7 @@ def download(name: str, data_dir: str | Path | None = None) -> Path:
     source = _source(name)
     root = default_dir() if data_dir is None else Path(data_dir)
     folder = root / source.folder / "raw"
-    if source.torchvision and not all(_find(folder, file) for file in source.md5):
+    if source.torchvision and not all(find(folder, file) for file in source.md5):
         try:
             from torchvision import datasets
 
@@ -228,12 +228,13 @@ def _candidates(name: str, data_dir: str | Path | None) -> list[Path]:
     ]
 
 
-def _find(folder: Path, file: str) -> Path | None:
+def find(folder: Path, file: str) -> Path | None:
+    """The file, plain or compressed."""
     return next((path for path in (folder / file, folder / f"{file}.gz") if path.is_file()), None)
 
 
 def _read_file(name: str, folder: Path, file: str) -> Bytes:
-    path = _find(folder, file)
+    path = find(folder, file)
     if path is None:
         raise DataError(f"{folder / file} is missing; {_by_hand(name, folder)} or {_fetch(name)}")
     try:

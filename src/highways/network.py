@@ -99,9 +99,11 @@ def scales(spec: RunSpec, inputs: int) -> dict[str, float]:
 
     `Parameters` hold a W, what a state is multiplied with, where W is what muPC draws and learns.
     """
+    if not isinstance(spec.rule, Mupc):
+        return {"w_in": 1.0, "w_hidden": 1.0, "w_out": 1.0}
     depth, width = spec.network.depth, spec.network.width
-    factors = spec.rule.scales(depth, width, inputs) if isinstance(spec.rule, Mupc) else (1.0, 1.0, 1.0)
-    return dict(zip(("w_in", "w_hidden", "w_out"), factors, strict=True))
+    branches = depth if spec.rule.skips else 1
+    return {"w_in": inputs**-0.5, "w_hidden": (width * branches) ** -0.5, "w_out": 1 / width}
 
 
 def initialise(spec: RunSpec, inputs: int, classes: int) -> Parameters:

@@ -51,9 +51,15 @@ class Remedy:
             return False
         return bool(self.spec(1.0, {}, seed=0, epochs=1).rule.skips)
 
+    @property
+    def learning_rates(self) -> list[float]:
+        """Those to choose from."""
+        rates: list[float] = self.entry.get("learning_rates", self.config["remedies"]["tuning"]["learning_rates"])
+        return rates
+
     def candidates(self) -> Iterator[tuple[float, dict[str, Any]]]:
         """Learning rates, each with every value of the rule's own setting."""
-        rates = self.entry.get("learning_rates", self.config["remedies"]["tuning"]["learning_rates"])
+        rates = self.learning_rates
         ((key, values),) = self.entry.get("vary", {"": [None]}).items()
         if len(rates) > RATES or len(values) > VALUES:
             raise SpecError(

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from highways import record
 from highways.files import write_atomically
-from highways.interruption import Interrupted, Interruptible
+from highways.interruption import Interruptible
 from highways.machine import Machine
 from highways.network import Parameters
 from highways.record import RecordError
 from highways.spec import RunSpec
-from highways.train import Training, checkpoint_path
+from highways.train import Training, complete
 
 
 def snapshot_path(folder: Path, epoch: int) -> Path:
@@ -30,18 +29,7 @@ def keep(spec: RunSpec, folder: Path, epochs: Collection[int], machine: Machine)
     """
     out = folder / "training.json"
     spec = replace(spec, epochs=max(1, *epochs))
-    training = _Kept(spec, out, machine.prepared(spec.dtype), folder, epochs)
-    with Interruptible() as guard:
-        try:
-            training.keep(0)
-            training.run(guard)
-        except Interrupted:
-            training.save()
-            training.progress.close(remove=False)
-            raise
-        record.write(out, training.finish())
-    checkpoint_path(out).unlink(missing_ok=True)
-    training.progress.close(remove=True)
+    complete(_Kept(spec, out, machine.prepared(spec.dtype), folder, epochs))
 
 
 class _Kept(Training):
@@ -63,6 +51,10 @@ class _Kept(Training):
                     np.savez(file, **arrays)
 
             write_atomically(snapshot_path(self.folder, epoch), save)
+
+    def run(self, guard: Interruptible) -> None:
+        self.keep(0)
+        super().run(guard)
 
     def _end_epoch(self) -> None:
         done = self.epoch

@@ -12,6 +12,7 @@ from typing import Any
 
 from highways.fields import SpecError, check, choice, flag, from_mapping, integer, real, section
 from highways.methods import METHODS
+from highways.methods.options import Mupc
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,8 @@ class RunSpec:
                 raise SpecError(
                     f"{name}: method {self.method!r} {'needs' if used else 'does not use'} this section"
                 )
+        if isinstance(self.rule, Mupc) and self.network.initialisation != "gaussian":
+            raise SpecError("network.initialisation: mupc draws its weights from a Gaussian; it takes gaussian")
         if self.highway is not None and not self.endpoints:
             last = self.network.depth - self._lowest_endpoint
             remedy = f"it takes a whole number from 1 to {last}" if last else "there is none to be had"
@@ -164,11 +167,7 @@ class RunSpec:
     @classmethod
     def from_dict(cls, mapping: Any) -> "RunSpec":
         """Build a spec from plain data; unknown keys, wrong types and values out of range raise SpecError."""
-        if isinstance(mapping, Mapping) and mapping.get("rule") is not None:
-            method = METHODS.get(str(mapping.get("method")))
-            if method is not None and method.options is not None:
-                mapping = {**mapping, "rule": from_mapping(method.options, mapping["rule"], "rule")}
-        return from_mapping(cls, mapping)
+        return from_mapping(cls, with_rule(mapping))
 
     @classmethod
     def from_json(cls, text: str) -> "RunSpec":
@@ -225,6 +224,15 @@ class RunSpec:
     def path(self) -> str:
         """Readable place of the run below its experiment, without an ending."""
         return f"{self.dataset}/L{self.network.depth:03d}/{self.method}/{self.variant}/seed{self.seed}"
+
+
+def with_rule(mapping: Any) -> Any:
+    """Plain data of a run, with the settings of its learning rule in their own type."""
+    if isinstance(mapping, Mapping) and mapping.get("rule") is not None:
+        method = METHODS.get(str(mapping.get("method")))
+        if method is not None and method.options is not None:
+            return {**mapping, "rule": from_mapping(method.options, mapping["rule"], "rule")}
+    return mapping
 
 
 def digits(value: float) -> str:

@@ -40,7 +40,11 @@ def train(spec: RunSpec, out: Path, machine: Machine) -> dict[str, Any]:
     Raises Interrupted after saving a checkpoint on SIGTERM or SIGINT, data.DataError for unusable data and
     OSError where the folder of `out` cannot be written.
     """
-    training = Training(spec, out, machine.prepared(spec.dtype))
+    return complete(Training(spec, out, machine.prepared(spec.dtype)))
+
+
+def complete(training: "Training") -> dict[str, Any]:
+    """Run a training to its end and write its record; raises Interrupted after saving a checkpoint."""
     with Interruptible() as guard:
         try:
             training.run(guard)
@@ -49,8 +53,8 @@ def train(spec: RunSpec, out: Path, machine: Machine) -> dict[str, Any]:
             training.progress.close(remove=False)
             raise
         result = training.finish()
-        record.write(out, result)
-    checkpoint_path(out).unlink(missing_ok=True)
+        record.write(training.out, result)
+    checkpoint_path(training.out).unlink(missing_ok=True)
     training.progress.close(remove=True)
     return result
 

@@ -14,7 +14,7 @@ from snakemake.io import IOFile
 
 from highways import config as configuration
 from highways.analysis.sections import SECTIONS
-from highways import controls, cost, provenance, readings, runs
+from highways import controls, cost, provenance, readings, remedies, runs
 from highways.errors import UserError
 from highways.propagation import plan as propagation
 
@@ -161,6 +161,8 @@ ARTEFACTS = {
         "settings": lambda config: [],
         "conventions": readings.reading_runs,
         "controls": controls.control_runs,
+        "remedies": remedies.remedy_runs,
+        "predictions": remedies.remedy_runs,
     },
     "figure": {
         "depth": runs.table_runs,
@@ -168,6 +170,8 @@ ARTEFACTS = {
         "strength": runs.strength_runs,
         "training": runs.table_runs,
         "gradients": controls.gradient_runs,
+        "remedies": remedies.remedy_runs,
+        "remedy_gradients": remedies.remedy_runs,
         "scales": readings.finalist_runs,
         "architecture": lambda config: [],
     },

@@ -13,6 +13,7 @@ from highways.analysis.cells import density_cells, depth_cells, strength_cells
 from highways.analysis.frame import curves
 from highways.analysis.layers import gradients, scales
 from highways.analysis.notes import DATASET_TITLES
+from highways.analysis.remedy_figures import remedy_accuracies, remedy_gradients
 from highways.runs import Config, table_runs
 
 
@@ -144,6 +145,8 @@ FIGURES: dict[str, Callable[[Config, Path], Figure]] = {
     "depth": accuracy_versus_depth,
     "training": training,
     "gradients": gradients,
+    "remedies": remedy_accuracies,
+    "remedy_gradients": remedy_gradients,
     "scales": scales,
     "architecture": architecture,
 }

@@ -104,11 +104,12 @@ def layers(runs: Mapping[str, Run], folder: Path) -> pd.DataFrame:
     rows = []
     for run in runs.values():
         document = _outcome(run, folder).record
+        identity = _identity(run, document)
         for moment in [] if document is None else document["diagnostics"]:
             for quantity, first in _FIRST.items():
                 rows += [
                     {
-                        **_identity(run, document),
+                        **identity,
                         "epoch": moment["epoch"],
                         "quantity": quantity,
                         "layer": layer,

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pandas as pd
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
@@ -54,14 +55,18 @@ def gradients(config: Config, folder: Path) -> Figure:
 def _cosines(axes: Axes, arm: Arm, folder: Path, *, last: bool) -> None:
     """One line per seed, and their mean, at the first or the last moment of the records."""
     frame = layers({run.path: run for run in cell_runs(arm.config, *arm.cell)}, folder)
-    frame = frame[frame["quantity"] == "backprop_cosine"]
-    moment = frame.groupby("seed")["epoch"].transform("max" if last else "min")
-    table = frame[frame["epoch"] == moment].pivot(index="layer", columns="seed", values="value")
+    table = at_moment(frame[frame["quantity"] == "backprop_cosine"], last=last)
     colour = style.colour(arm.cell[2])
     for seed in table.columns:
         axes.plot(table.index, table[seed], color=colour, linewidth=0.5, alpha=0.6, gid=f"seed:{arm.name}:{seed}")
     if not table.empty:
         axes.plot(table.index, table.mean(axis="columns"), color=colour, gid=f"mean:{arm.name}")
+
+
+def at_moment(quantity: pd.DataFrame, *, last: bool) -> pd.DataFrame:
+    """Values of one quantity at the first or last moment of each record: a row per layer, a column per seed."""
+    moment = quantity.groupby("seed")["epoch"].transform("max" if last else "min")
+    return quantity[quantity["epoch"] == moment].pivot(index="layer", columns="seed", values="value")
 
 
 def scales(config: Config, folder: Path) -> Figure:

@@ -1,6 +1,7 @@
 """The figures and tables of signal propagation, from the traces of `highways propagate`."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TypeVar
 
@@ -113,8 +114,8 @@ def _maps(
     """A grid of maps, one per list of seeds; NothingRun where all are empty."""
     _demand(name, found)
     depth = next(trace.errors.shape[1] for seeds in found for trace in seeds)
-    columns = len(found) // rows
-    figure, panels = drawing.panels(rows, columns, size)
+    columns = -(-len(found) // rows)
+    figure, panels = drawing.panels(rows, columns, size, count=len(found))
     for axes, title, seeds in zip(panels, titles, found, strict=True):
         _map(axes, title, seeds, config["propagation"]["steps"])
     for axes in panels[::columns]:
@@ -276,15 +277,23 @@ def during_training(config: Config, folder: Path) -> Figure:
 def rules(config: Config, folder: Path) -> Figure:
     """The maps of all learning rules on the network that is trained."""
     found = _found(plan.rules(config), folder)
-    titles = [METHODS[m].title + ("" if METHODS[m].inference else "\n(one sweep)") for m in found]
-    size = (1.7 * len(found) + 1.0, 2.9)
-    drawn = _maps("propagation_rules", config, list(found.values()), titles, 1, size)
+    titles = [f"{METHODS[method].title}{_how(method)}" for method in found]
+    drawn = _maps("propagation_rules", config, list(found.values()), titles, 2, (9.2, 5.4))
     note = (
-        "The error that each layer would learn from, untrained; relaxation by gradient descent. "
-        f"A rule that has none has its errors at once. {_GREY}"
+        "The error that each layer would learn from, untrained; relaxation by gradient descent. A rule without "
+        f"it has its errors at once, by one sweep or by its own inference at its default settings. {_GREY}"
     )
     style.finish(drawn, [note])
     return drawn
+
+
+def _how(method: str) -> str:
+    """How a rule comes to its errors where it is not by relaxation, for a title."""
+    rule = METHODS[method]
+    if rule.inference:
+        return ""
+    own = () if rule.options is None else fields(rule.options)
+    return "\n(after its own inference)" if any(field.name == "step_size" for field in own) else "\n(one sweep)"
 
 
 def floor(config: Config, folder: Path) -> Figure:

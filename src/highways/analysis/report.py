@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from highways import __version__, paper
-from highways.analysis import costs, rendering, style, verdict
+from highways.analysis import costs, predictions, rendering, style, verdict
 from highways.analysis.cells import depth_cells
 from highways.analysis.commands import Sources, draw, make_table
 from highways.analysis.drawing import NothingRun
@@ -36,7 +36,7 @@ class Shown:
 def write(config: Config, sources: Sources, out: Path, *, artefacts: bool = True) -> None:
     """Write the verdict and the page below `out`, and with `artefacts` every table and figure that can be made."""
     judged = verdict.judge(config, sources.runs, sources.traces)
-    document = verdict.document(config, judged)
+    document = verdict.document(config, judged, predictions.judge(config, sources.runs))
     verdict.write(out / "verdict.json", document)
     rendering.write(verdict.table(config, judged), out / "tables")
     sections = {

@@ -60,9 +60,7 @@ def _compare(claim: Claim, by: Accuracies, one: str, other: str, side: Side) -> 
                 yield _missing(where)
                 continue
             gap, low, high = difference(a, b)
-            finding = (
-                f"{by.title(one)} {a.text}, {by.title(other)} {b.text}: {gap:+.1f} [{low:.1f}, {high:.1f}]"
-            )
+            finding = f"{by.title(one)} {a.text}, {by.title(other)} {b.text}: {gap:+.1f} [{low:.1f}, {high:.1f}]"
             yield _decided(where, finding, side(low, high), a, b)
 
 

@@ -133,6 +133,37 @@ CONTROLS = (
     ),
 )
 
+REMEDIES = (
+    Item(
+        "table",
+        "remedies",
+        "The remedies on one benchmark",
+        "Every rule with one budget of tuning: accuracy, processor time, what it keeps beside the weights, and "
+        "whether it is local. Rules whose network has forward skips are marked and stand below.",
+    ),
+    Item(
+        "figure",
+        "remedies",
+        "The remedies against depth",
+        "Test accuracy of every rule over depth, a panel per family, with BP and vanilla PC in grey in each: "
+        "rules that are backpropagation in other words, rules with feedback matrices, predictive coding, and "
+        "networks with forward skips.",
+    ),
+    Item(
+        "figure",
+        "remedy_gradients",
+        "Where the steps of each rule point",
+        "Cosine of every matrix's step to that of backprop, a panel per rule: dashed before training, solid after "
+        "it. A rule that is backpropagation in other words lies at 1.",
+    ),
+    Item(
+        "table",
+        "predictions",
+        "What we expected",
+        "Predictions written down before any remedy was run, judged as the claims of the paper are.",
+    ),
+)
+
 PROPAGATION = (
     Item(
         "figure",
@@ -152,7 +183,12 @@ PROPAGATION = (
         "During training",
         "The heat maps of PC and HEP at some epochs of training.",
     ),
-    Item("figure", "propagation_rules", "All rules", "The heat maps of every learning rule."),
+    Item(
+        "figure",
+        "propagation_rules",
+        "All rules",
+        "The heat maps of every learning rule on one network; a rule without relaxation has its errors at once.",
+    ),
     Item(
         "figure",
         "floor",
@@ -169,5 +205,6 @@ SECTIONS = {
     "The paper's tables and figures": PAPER,
     "The readings of the paper": READINGS,
     "Controls": CONTROLS,
+    "The remedies": REMEDIES,
     "Signal propagation beyond the paper": PROPAGATION,
 }

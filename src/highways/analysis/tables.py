@@ -18,6 +18,8 @@ from highways.analysis.notes import (
     protocol_notes,
     spread_note,
 )
+from highways.analysis.predictions import predictions
+from highways.analysis.remedies import remedy_table
 from highways.analysis.rendering import Table
 from highways.analysis.settings import settings
 from highways.methods import METHODS
@@ -104,6 +106,8 @@ TABLES: dict[str, Callable[[Config, Path], Table]] = {
     "depth": accuracy_versus_depth,
     "density": density,
     "controls": controls,
+    "remedies": remedy_table,
+    "predictions": predictions,
     "conventions": conventions,
     "settings": lambda config, folder: settings(config),
 }

@@ -1,6 +1,8 @@
 """Does the paper hold? Every claim of paper.yaml, judged on records and traces, and on the paper's own numbers."""
 
 import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,7 @@ _ORDER = (HOLDS, CAVEAT, UNDECIDED, NOT_RUN, FAILS)
 class Judged:
     """A claim with the verdict on it.
 
+    place: where the paper claims it; empty for a prediction of ours.
     command: makes the runs or relaxations behind it.
     on_paper: the verdict of the same rule on the paper's own numbers; empty where it prints none.
     """
@@ -66,6 +69,26 @@ class Judged:
         missing = [part.where for part in self.parts if part.verdict == NOT_RUN]
         reasons = [f"{part.where}: {part.caveat}" for part in self.parts if part.caveat]
         return "; ".join([*reasons, *([f"not run: {', '.join(missing)}"] if missing else [])])
+
+    @property
+    def evidence(self) -> str:
+        return "; ".join(f"{part.where}: {part.finding}" for part in self.parts)
+
+    @property
+    def long(self) -> list[dict[str, str]]:
+        """One row per part, as data."""
+        return [
+            {
+                "claim": self.id,
+                "verdict": self.verdict,
+                "on_paper": self.on_paper,
+                "where": part.where,
+                "finding": part.finding,
+                "part_verdict": part.verdict,
+                "caveat": part.caveat,
+            }
+            for part in self.parts
+        ]
 
 
 def judge(config: Config, runs: Path, traces: Path) -> list[Judged]:
@@ -93,11 +116,28 @@ def _judged(claim: Claim, ours: Ours, before: dict[str, Judged]) -> Judged:
     return Judged(*head, overall(parts), parts, command, "" if theirs == NOT_RUN else theirs)
 
 
-def document(config: Config, judged: list[Judged]) -> dict[str, Any]:
-    """The verdict as plain data."""
-    counts = {verdict: sum(one.verdict == verdict for one in judged) for verdict in _ORDER}
-    claims = [{**asdict(one), "caveats": one.caveats} for one in judged]
-    return {"counts": counts, "reading": settings_of(config), "claims": claims}
+def counts(judged: Iterable[Judged]) -> dict[str, int]:
+    """How many of each verdict."""
+    found = Counter(one.verdict for one in judged)
+    return {verdict: found[verdict] for verdict in _ORDER}
+
+
+def document(config: Config, judged: list[Judged], predicted: Sequence[Judged] = ()) -> dict[str, Any]:
+    """The verdict on the paper's claims, and on our predictions, as plain data."""
+    return {
+        "counts": counts(judged),
+        "reading": settings_of(config),
+        "claims": _plain(judged),
+        "predictions": _plain(predicted),
+    }
+
+
+def _plain(judged: Iterable[Judged]) -> list[dict[str, Any]]:
+    return [{**asdict(one), "caveats": one.caveats} for one in judged]
+
+
+def in_words(judged: Iterable[Judged]) -> str:
+    return ", ".join(f"{number} {name}" for name, number in counts(judged).items())
 
 
 def write(path: Path, verdict: dict[str, Any]) -> None:
@@ -124,30 +164,17 @@ def table(config: Config, judged: list[Judged]) -> Table:
         {
             "Claim": one.claim,
             "Verdict": one.verdict,
-            "Evidence": "; ".join(f"{part.where}: {part.finding}" for part in one.parts),
+            "Evidence": one.evidence,
             "Caveats": one.caveats,
             "By the paper's own numbers": one.on_paper or "—",
             "Where": one.place,
         }
         for one in judged
     ]
-    data = [
-        {
-            "claim": one.id,
-            "verdict": one.verdict,
-            "on_paper": one.on_paper,
-            "where": part.where,
-            "finding": part.finding,
-            "part_verdict": part.verdict,
-            "caveat": part.caveat,
-        }
-        for one in judged
-        for part in one.parts
-    ]
-    counts = ", ".join(f"{number} {name}" for name, number in document(config, judged)["counts"].items())
+    data = [row for one in judged for row in one.long]
     return Table(
         "verdict",
-        f"Does the paper hold? Of {len(judged)} claims: {counts}",
+        f"Does the paper hold? Of {len(judged)} claims: {in_words(judged)}",
         pd.DataFrame(rows).set_index("Claim"),
         pd.DataFrame(data),
         (*METHOD, conventions_note(config)),

@@ -46,7 +46,7 @@ def add_report(commands: Any) -> None:
 
 
 def _verdict(options: argparse.Namespace) -> int:
-    from highways.analysis import verdict
+    from highways.analysis import predictions, verdict
     from highways.fields import SpecError
 
     config = read_config(options)
@@ -61,7 +61,7 @@ def _verdict(options: argparse.Namespace) -> int:
         for part in one.parts if options.claim else ():
             caveat = f" ({part.caveat})" if part.caveat else ""
             print(f"    {part.where}: {part.finding}: {part.verdict}{caveat}")
-    document = verdict.document(config, judged)
+    document = verdict.document(config, judged, predictions.judge(config, options.runs))
     if options.claim is None:
         print(", ".join(f"{number} {name}" for name, number in document["counts"].items()))
     lost = [] if options.strict is None else verdict.lost(judged, options.strict)

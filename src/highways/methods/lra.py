@@ -7,9 +7,10 @@ al., AAAI 2023) without skips, a re-implementation from secondary descriptions.
     dE_l = gamma h_l e_{l+1}^T, or h_l e_L^T   Kolen-Pollack: E follows W^T; or E stays as drawn, N(0, 1)
 
 LRA-E feeds back from layer to layer, rec-LRA at every m-th layer from the output. With m = 1 and a fixed E it is
-direct feedback alignment but for the difference of phi. Left out of rec-LRA: the noise, the signed errors and the
-projection of the updates. Local, and no W^T (but in the step of the gain). Extra parameters: about those of W for
-LRA-E. Cost: a forward and a backward sweep.
+direct feedback alignment but for the difference of phi; where phi stands before the matrix only (the readings pre
+and pre_norm) there is no such difference, and it is that exactly. Left out of rec-LRA: the noise, the signed
+errors and the projection of the updates. Local, and no W^T (but in the step of the gain). Extra parameters: about
+those of W for LRA-E. Cost: a forward and a backward sweep.
 """
 
 from collections.abc import Callable

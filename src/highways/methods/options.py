@@ -86,7 +86,3 @@ class Mupc:
     steps: int | None = integer(None, low=1, high=STEPS)
     skips: bool = flag(True)
     loss: str = choice("squared", options=("squared", "cross_entropy"))
-
-    def scales(self, depth: int, width: int, inputs: int) -> tuple[float, float, float]:
-        """a_l of the input matrix, the hidden ones and the output matrix, all drawn from N(0, 1)."""
-        return inputs**-0.5, (width * (depth if self.skips else 1)) ** -0.5, 1 / width

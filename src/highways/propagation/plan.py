@@ -86,9 +86,9 @@ def settled(config: Config) -> dict[tuple[str, str, str], list[Propagation]]:
 
 
 def rules(config: Config) -> dict[str, list[Propagation]]:
-    """Every learning rule of the registry on the network that is trained, under gradient descent."""
+    """Every learning rule on the network that is trained, under gradient descent; μPC has a network of its own."""
     inference = optimizers(config)["gd"].inference
-    return {method: _seeds(config, "paper", method, inference) for method in METHODS}
+    return {method: _seeds(config, "paper", method, inference) for method in METHODS if method != "mupc"}
 
 
 def training_moments(config: Config) -> dict[tuple[str, int], list[Propagation]]:

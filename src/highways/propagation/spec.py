@@ -2,12 +2,13 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from highways.fields import SpecError, check, choice, from_mapping, integer, section
 from highways.methods import METHODS
-from highways.spec import RunSpec, digits
+from highways.spec import RunSpec, digits, with_rule
 
 NETWORKS = {
     "paper": "the network that is trained: N(0, 1/fan_in), RMSNorm, cross-entropy",
@@ -47,11 +48,16 @@ class Propagation:
     @classmethod
     def from_dict(cls, mapping: Any) -> "Propagation":
         """Build one from plain data; SpecError names the key that is wrong."""
+        if isinstance(mapping, Mapping):
+            runs = {key: with_rule(mapping[key]) for key in ("run", "trained") if key in mapping}
+            mapping = {**mapping, **runs}
         return from_mapping(cls, mapping)
 
     def to_json(self) -> str:
-        """Canonical JSON: equal specs have equal text."""
-        return json.dumps(dataclasses.asdict(self), sort_keys=True, separators=(",", ":"))
+        """Canonical JSON: equal specs have equal text, the runs in it as in a record."""
+        trained = None if self.trained is None else self.trained.to_dict()
+        document = {**dataclasses.asdict(self), "run": self.run.to_dict(), "trained": trained}
+        return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
     @property
     def path(self) -> str:

@@ -1,0 +1,94 @@
+"""What we expected of the remedies before any was run, judged by the rules that judge the paper's claims."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from highways import paper
+from highways.analysis.cells import Cell
+from highways.analysis.evidence import Sample, sample
+from highways.analysis.notes import conventions_note
+from highways.analysis.remedies import marks, remedy_cells
+from highways.analysis.rendering import Table
+from highways.analysis.rules import CELL_RULES, Claim, overall
+from highways.analysis.verdict import METHOD, Judged, in_words
+from highways.files import packaged
+from highways.remedies import Remedy
+from highways.runs import CellKey, Config
+
+DATASETS = ["mnist"]  # every prediction is about MNIST
+_FILE = "predictions.yaml"
+
+
+def claims() -> list[Claim]:
+    """The predictions, each with the rule that decides it."""
+    return [{**claim, "datasets": DATASETS} for claim in packaged(_FILE)["claims"]]
+
+
+@dataclass(frozen=True, eq=False)
+class Remedied:
+    """The accuracies of the remedies, by their names in the configuration."""
+
+    cells: Mapping[CellKey, Cell]
+    titles: Mapping[str, str]
+
+    @classmethod
+    def of(cls, cells: Mapping[Remedy, Cell]) -> "Remedied":
+        return cls(
+            {(*remedy.cell[:2], remedy.name): cell for remedy, cell in cells.items()},
+            {remedy.name: remedy.label for remedy in cells},
+        )
+
+    def accuracy(self, dataset: str, depth: int, method: str) -> Sample | None:
+        cell = self.cells.get((dataset, depth, method))
+        return None if cell is None else sample(cell, paper.accuracy(dataset, depth, method))
+
+    def title(self, method: str) -> str:
+        return self.titles[method]
+
+
+def judge(config: Config, folder: Path) -> list[Judged]:
+    """The verdict on every prediction, in the order of predictions.yaml."""
+    return _judged(remedy_cells(config, folder))
+
+
+def _judged(cells: Mapping[Remedy, Cell]) -> list[Judged]:
+    by = Remedied.of(cells)
+    parts = [(claim, tuple(CELL_RULES[claim["rule"]](claim, by))) for claim in claims()]
+    return [
+        Judged(claim["id"], claim["claim"], "", overall(found), found, "snakemake table_predictions")
+        for claim, found in parts
+    ]
+
+
+def predictions(config: Config, folder: Path) -> Table:
+    """One row per prediction."""
+    cells = remedy_cells(config, folder)
+    judged = _judged(cells)
+    rows = [
+        {
+            "Prediction": one.claim,
+            "Why": claim["why"],
+            "Verdict": one.verdict,
+            "Evidence": one.evidence,
+            "Caveats": one.caveats,
+        }
+        for claim, one in zip(claims(), judged, strict=True)
+    ]
+    written = packaged(_FILE)["date"]
+    return Table(
+        "predictions",
+        f"What we expected of the remedies: of {len(judged)} predictions: {in_words(judged)}",
+        pd.DataFrame(rows).set_index("Prediction"),
+        pd.DataFrame([row for one in judged for row in one.long]).drop(columns="on_paper"),
+        (
+            f"Written on {written}, before any remedy was run on this benchmark, and not changed since. What was "
+            f"known then stands at the top of that file, src/highways/{_FILE}.",
+            *METHOD[:2],
+            "For a single seed of a rule that the paper does not have, a std of 1 point stands in.",
+            *marks(cells),
+            conventions_note(config),
+        ),
+    )
