@@ -195,9 +195,11 @@ def test_a_deep_architecture_leaves_out_its_middle(paper):
     assert layers == {f"layer:{i}" for i in (0, 1, 2, 3, 125, 126, 127, 128)}
 
 
-def test_methods_differ_in_colour_and_marker():
-    assert len({style.colour(method) for method in METHODS}) == len(METHODS)
-    assert len({style.marker(method) for method in METHODS}) == len(METHODS)
+def test_methods_differ_in_colour_and_marker(paper):
+    together = {*paper["methods"], *(arm["method"] for arm in paper["controls"]["arms"])}
+    assert len({style.colour(method) for method in together}) == len(together)
+    assert len({style.marker(method) for method in together}) == len(together)
+    assert len({style.of_method(method) for method in METHODS}) == len(METHODS)
 
 
 def test_a_figure_that_does_not_exist_is_refused_with_the_names(config, folder, tmp_path):

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from highways.analysis.frame import curves, load
+from highways.analysis.frame import curves, layers, load
 from highways.config import all_runs
 
 
@@ -42,6 +42,7 @@ def test_a_record_becomes_a_row(config, folder, record, find):
         "n_validation": 10000,
         "n_test": 10000,
         "wall_seconds": 1.5,
+        "cpu_seconds": 1.4,
         "spec_hash": run.spec.hash,
         "kernel": "reference",
         "device": "cpu",
@@ -109,3 +110,16 @@ def test_curves_have_one_row_per_epoch_of_the_runs_that_ran(config, folder, reco
     assert frame["validation_accuracy"].isna().tolist() == [False, False, True]
     assert set(frame["path"]) == {run.path}
     assert set(frame["seed"]) == {2}
+
+
+def test_layers_have_one_row_per_value_and_what_only_some_rules_have(config, folder, record, find):
+    path = record(find("L004/pc", "seed0"), curve=[0.2])
+    document = json.loads(path.read_text())
+    document["diagnostics"][1]["first_cosine"] = [-0.5, None]
+    path.write_text(json.dumps(document))
+    frame = layers(all_runs(config), folder)
+    assert list(frame["epoch"].value_counts().sort_index()) == [4, 6]
+    found = frame[frame["quantity"] == "first_cosine"]
+    assert list(found["layer"]) == [0, 1]
+    assert found["value"].tolist()[0] == -0.5
+    assert set(frame[frame["quantity"] == "rms_state"]["layer"]) == {1}

@@ -1,4 +1,4 @@
-"""The remedies in tables and figures, and the verdict on what we expected of them, from records of known values."""
+"""The remedies in tables and figures, and the verdict on what we expected of them, on records of known values."""
 
 import json
 import re
@@ -47,12 +47,12 @@ def rules(config, *entries, cells=None):
     return changed(config, remedies={**block, "cells": cells or block["cells"]})
 
 
-def write_all(config, record, of, **how):
-    """Records of all runs of a rule: the test accuracy is a function of the run, or one number."""
+def write_all(config, record, name, test):
+    """Records of all runs of a rule; `test` is a number or a function of the run. The rate 0.001 is chosen."""
     for remedy in asked_for(config):
-        if remedy.name == of[0]:
-            for run in remedy.runs():
-                record(run, of[1](run) if callable(of[1]) else of[1], 0.9, **how)
+        for run in remedy.runs() if remedy.name == name else ():
+            value = test(run) if callable(test) else test
+            record(run, value, 0.5 + run.spec.learning.lr, lr=1e-3 if run.selection else None)
 
 
 def row(table, label):
@@ -96,6 +96,7 @@ def test_a_run_of_the_tuning_is_never_one_of_the_cell(config, folder, record, fi
     for beta, validation in ((0.1, 0.7), (0.3, 0.8)):
         for rate in (1e-4, 1e-3):
             record(find(*LRA, f"/lr{rate:g}_beta{beta}/"), 0.99, validation + rate)
+    assert row(TABLES["remedies"](config, folder), "LRA-E†")["MNIST L=4"] == "not run"
     record(find(*LRA, "selected/seed0/"), 0.90, change=settings(1e-3, 0.3))
     assert row(TABLES["remedies"](config, folder), "LRA-E†")["MNIST L=4"] == "90.0 (n=1)"
 
@@ -130,7 +131,7 @@ def test_a_rule_with_forward_skips_stands_below_in_a_block_of_its_own(config, fo
     assert "muPC" in notes(table, "With forward skips")[0]
     config["remedies"]["rules"][0]["set"] = {"rule.skips": False}
     table = TABLES["remedies"](config, folder)
-    assert list(table.frame.index)[0] == (remedies.PLAIN, "muPC")
+    assert next(iter(table.frame.index)) == (remedies.PLAIN, "muPC")
     assert not notes(table, "With forward skips")
 
 
@@ -218,11 +219,9 @@ def titles(figure):
 def test_accuracy_is_drawn_by_family_beside_bp_in_grey(config, folder, record):
     bp = {"name": "backprop", "title": "BP", "method": "backprop", "tuned": False}
     config = rules(config, bp, *config["remedies"]["rules"])
-    write_all(config, record, ("backprop", 0.97))
-    write_all(
-        config, record, ("dfa", lambda run: 0.9 + 0.02 * run.spec.seed - run.spec.network.depth / 100), lr=1e-4
-    )
-    write_all(config, record, ("mupc", 0.8), lr=1e-4)
+    write_all(config, record, "backprop", 0.97)
+    write_all(config, record, "dfa", lambda run: 0.9 + 0.02 * run.spec.seed - run.spec.network.depth / 100)
+    write_all(config, record, "mupc", 0.8)
     figure = FIGURES["remedies"](config, folder)
     assert titles(figure) == ["Feedback matrices of their own", "Predictive coding", remedy_figures.SKIPS]
     assert list(line(figure, "mean:dfa").get_ydata()) == pytest.approx([87, 83])
@@ -239,9 +238,10 @@ def test_accuracy_is_drawn_by_family_beside_bp_in_grey(config, folder, record):
 
 
 def test_the_bars_are_the_sample_std_and_the_scale_is_that_of_the_error(config, folder, record):
-    write_all(config, record, ("dfa", lambda run: 0.9 + 0.02 * run.spec.seed), lr=1e-4)
+    write_all(config, record, "dfa", lambda run: 0.9 + 0.02 * run.spec.seed)
     axes = FIGURES["remedies"](config, folder).axes[0]
-    low, high = next(c for c in axes.collections if len(c.get_segments()) == 2).get_segments()[0][:, 1]
+    (bars,) = [found for found in axes.collections if len(found.get_segments()) == 2]
+    low, high = bars.get_segments()[0][:, 1]
     assert (low + high) / 2 == pytest.approx(91)
     assert (high - low) / 2 == pytest.approx(2**0.5)
     height = [axes.transData.transform((8, value))[1] for value in (0, 90, 99)]
@@ -331,9 +331,9 @@ def precise(config, gap):
 @pytest.mark.parametrize(("gap", "wanted"), [(30, HOLDS), (1, FAILS), (None, NOT_RUN)])
 def test_a_prediction_is_judged_on_the_rules_that_it_names(config, folder, record, gap, wanted):
     config = precise(config, gap)
-    write_all(config, record, ("precision", lambda run: 0.95 + run.spec.seed / 1000))
+    write_all(config, record, "precision", lambda run: 0.95 + run.spec.seed / 1000)
     if gap is not None:
-        write_all(config, record, ("precision_states", lambda run: 0.95 - gap / 100 + run.spec.seed / 1000))
+        write_all(config, record, "precision_states", lambda run: 0.95 - gap / 100 + run.spec.seed / 1000)
     found = {one.id: one for one in predictions.judge(config, folder)}
     assert found["forward_update"].verdict == wanted
     assert {one.verdict for name, one in found.items() if name != "forward_update"} == {NOT_RUN}
@@ -351,8 +351,8 @@ def test_a_prediction_is_judged_on_the_rules_that_it_names(config, folder, recor
 def test_a_prediction_is_only_judged_on_its_own_data_set(config, folder, record):
     config = precise(config, 30)
     config["remedies"]["cells"][0]["dataset"] = "fashion_mnist"
-    write_all(config, record, ("precision", 0.95))
-    write_all(config, record, ("precision_states", 0.5))
+    write_all(config, record, "precision", 0.95)
+    write_all(config, record, "precision_states", 0.5)
     assert {one.verdict for one in predictions.judge(config, folder)} == {NOT_RUN}
 
 

@@ -126,7 +126,7 @@ def test_the_command_names_a_record_that_cannot_be_used(sweep, records, tmp_path
 def test_the_command_refuses_the_records_of_two_cells(sweep, records, record, find, tmp_path):
     sweep({rate: [(0.9, 0.5)] * 2 for rate in (1e-4, 1e-3, 3e-3)})
     other = record(find("L004/pc", "seed0"))
-    with pytest.raises(SelectionError, match="differ in method.*; a sweep is over keys of learning and rule"):
+    with pytest.raises(SelectionError, match=r"differ in method.*; a sweep is over keys of learning and rule"):
         commands.select([*records, other], tmp_path / "out.json")
 
 

@@ -34,6 +34,9 @@ class Made:
     def accuracy(self, dataset, depth, method):
         return self.cells.get((dataset, depth, method))
 
+    def title(self, method):
+        return method.upper()
+
     def strength(self):
         return self.alphas
 
@@ -88,6 +91,10 @@ CASES = [
     ("below", {"limit": 20.0}, {"pc": sample(10, 19, 28)}, UNDECIDED),
     ("below", {"limit": 20.0}, {"pc": Sample(11.0, 2.0, 1)}, CAVEAT),
     ("below", {"limit": 20.0}, {}, NOT_RUN),
+    ("above", {"limit": 20.0}, {"pc": sample(30, 31, 32)}, HOLDS),
+    ("above", {"limit": 20.0}, {"pc": sample(10, 11, 12)}, FAILS),
+    ("above", {"limit": 20.0}, {"pc": sample(12, 21, 30)}, UNDECIDED),
+    ("above", {"limit": 20.0}, {}, NOT_RUN),
     ("within", {"low": 94.0, "high": 96.0}, {"pc": THREE}, HOLDS),
     ("within", {"low": 95.04, "high": 96.0}, {"pc": THREE}, HOLDS),  # it is printed to one digit
     ("within", {"low": 95.2, "high": 96.0}, {"pc": THREE}, UNDECIDED),
@@ -113,6 +120,13 @@ def test_a_rule_on_one_cell(rule, arguments, cells, wanted):
     (part,) = rules.ACCURACY_RULES[rule](claim, made)
     assert part.verdict == wanted
     assert (wanted == CAVEAT) == (part.caveat == "1 of 3 seeds")
+
+
+def test_a_finding_has_the_titles_and_the_numbers_of_both():
+    claim = {"method": "pc", "with": "hep", "margin": 2.0, "datasets": ["mnist"], "depths": [8]}
+    made = Made({("mnist", 8, "pc"): THREE, ("mnist", 8, "hep"): Sample(93.0, 1.0, 1)})
+    (part,) = rules.comparable(claim, made)
+    assert part.finding.startswith("PC 95.0 ± 0.1 (n=3), HEP 93.0 (n=1): +2.0 [")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from highways import paper as published
 from highways.analysis import propagation as analysis
 from highways.analysis.drawing import NothingRun
 from highways.fields import SpecError
+from highways.methods import METHODS
 from highways.propagation import plan, trace
 from highways.propagation.spec import Propagation
 from highways.propagation.trace import Trace
@@ -99,6 +100,25 @@ def test_the_arrival_of_a_layer_is_read_at_its_step(experiment):
     one = made_up(spec)
     one.errors[:] = np.arange(len(one.steps))[:, None]
     assert analysis.arrival(one).tolist() == [16 - layer for layer in range(1, 17)]
+
+
+def test_the_map_of_every_rule_says_how_it_comes_to_its_errors(experiment, folder):
+    figure = analysis.TRACE_FIGURES["propagation_rules"](experiment, folder)
+    titles = [axes.get_title() for axes in figure.axes if axes.get_label() != "<colorbar>"]
+    assert titles[:4] == ["Vanilla PC", "HEP", "DFA\n(one sweep)", "BP\n(one sweep)"]
+    own = {title.split("\n")[0] for title in titles if title.endswith("(after its own inference)")}
+    assert own == {"ePC", "Meta-PCN", "Precision-guided PC", "DKP-PC"}
+    assert len(titles) == len(METHODS) - 1
+    assert not any("μPC" in title for title in titles)  # its network is another
+
+
+def test_a_run_is_in_the_specification_as_it_is_in_a_record(paper):
+    """Without `rule` where a method has no settings of its own: traces of before there were any are still good."""
+    drawn = plan.rules(paper)
+    assert "rule" not in json.loads(drawn["pc"][0].to_json())["run"]
+    assert json.loads(drawn["epc"][0].to_json())["run"]["rule"] == {"step_size": 1e-3, "steps": 5}
+    for (one,) in plan.training_moments(paper).values():
+        assert json.loads(one.to_json())["trained"] == one.trained.to_dict()
 
 
 def test_every_relaxation_has_a_place_of_its_own(paper):

@@ -13,7 +13,9 @@ import pytest
 from conftest import Project
 from highways import config as configuration
 from highways import record
+from highways.analysis.figures import FIGURES
 from highways.analysis.sections import SECTIONS
+from highways.analysis.tables import TABLES
 from highways.propagation import plan, trace
 from highways.runs import sweep_runs
 from highways.status import state
@@ -44,14 +46,13 @@ def test_the_smoke_run_leaves_every_record_table_and_figure(smoke):
     assert {state(run, smoke.folder / RUNS)[0] for run in runs} <= {"done", "diverged"}
     results = smoke.folder / "results/smoke"
     found = {path.name for folder in ("tables", "figures") for path in (results / folder).iterdir()}
-    names = ("depth", "density", "settings", "conventions", "controls", "optimizer", "adam_steps", "verdict")
+    names = (*TABLES, *plan.TABLES, "verdict")
     tables = {f"{name}.{ending}" for name in names for ending in ("csv", "md", "html", "tex")}
-    names = ("depth", "density", "strength", "training", "gradients", "scales", "architecture", *plan.FIGURES)
-    figures = {f"{name}.{ending}" for name in names for ending in ("png", "pdf")}
+    figures = {f"{name}.{ending}" for name in (*FIGURES, *plan.FIGURES) for ending in ("png", "pdf")}
     assert found == tables | figures
     assert "does the paper hold?" in (results / "report.html").read_text()
     assert (results / "figures/depth.png").read_bytes().startswith(b"\x89PNG")
-    for name in ("depth", "conventions", "controls", "optimizer", "adam_steps"):
+    for name in ("depth", "conventions", "controls", "remedies", "optimizer", "adam_steps"):
         assert "not run" not in (results / f"tables/{name}.md").read_text()
     left = [path for path in results.rglob("*") if path.suffix in (".pt", ".tmp") or ".progress" in path.name]
     assert left == []

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from highways import paper
 from highways.analysis import style
 from highways.analysis.cells import CHANCE, Cell
-from highways.analysis.notes import cell_label, place_label
+from highways.analysis.notes import cell_label, counted, place_label
 from highways.methods import METHODS
 from highways.record import RecordError
 from highways.runs import CellKey
@@ -44,7 +44,7 @@ def demand(name: str, cells: Iterable[Cell]) -> None:
 def length(sweep: Mapping[str, Any]) -> str:
     """The epochs of a sweep, for its title, where they are not those of the table."""
     epochs = sweep.get("epochs")
-    return "" if epochs is None else f", {epochs} epoch{'s' * (epochs > 1)} only"
+    return "" if epochs is None else f", {counted(epochs, 'epoch')} only"
 
 
 def say_if_empty(axes: Axes) -> None:

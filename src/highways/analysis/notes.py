@@ -30,6 +30,11 @@ def place_label(dataset: str, depth: int) -> str:
     return f"{DATASET_TITLES[dataset]} L={depth}"
 
 
+def counted(number: int, what: str) -> str:
+    """A number with its noun, which takes an s."""
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
 def plain(value: Any) -> str:
     """A setting as text: numbers without a tail, flags as in YAML."""
     if isinstance(value, bool):

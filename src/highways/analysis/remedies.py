@@ -13,6 +13,7 @@ from highways.analysis.frame import load
 from highways.analysis.notes import (
     cell_notes,
     conventions_note,
+    counted,
     place_label,
     plain,
     protocol_notes,
@@ -195,9 +196,9 @@ def _protocol(config: Config, cells: Cells) -> list[str]:
     found = []
     if grids:
         found = [
-            f"Tuned on seed {tuning['seed']} for {tuning['epochs']} epochs: each learning rate with each value of "
-            f"one setting of the rule's own (at most {RATES} × {VALUES}); the best on validation accuracy is "
-            "frozen for the seeds of the cell.",
+            f"Tuned on seed {tuning['seed']} for {counted(tuning['epochs'], 'epoch')}: each learning rate with "
+            f"each value of one setting of the rule's own (at most {RATES} × {VALUES}); the best on validation "
+            "accuracy is frozen for the seeds of the cell.",
             f"Candidates: {'; '.join(f'{label} {grid}' for label, grid in grids.items())}.",
         ]
     if fixed:

@@ -86,6 +86,10 @@ def finish(figure: Figure, lines: list[str]) -> None:
     # Laid out once: a second layout, started from the first, differs in the last digits and so in the bytes.
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
+    # The last digits of the layout depend on where the variables of its solver lie in memory.
+    for axes in figure.axes:
+        left, bottom, width, height = axes.get_position(original=True).bounds
+        axes.set_position((round(left, 6), round(bottom, 6), round(width, 6), round(height, 6)))
 
 
 _FORMATS: dict[str, dict[str, Any]] = {
