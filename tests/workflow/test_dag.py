@@ -38,7 +38,7 @@ def smoke_config(folder: Path) -> dict:
 
 
 def trained(plan: dict[str, list[str]]) -> set[str]:
-    return {what.removesuffix(" at the chosen learning rate") for what in plan.get("training", [])}
+    return {what.removesuffix(" at the chosen settings") for what in plan.get("training", [])}
 
 
 def test_the_smoke_run_leaves_every_record_table_and_figure(smoke):
