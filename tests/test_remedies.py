@@ -328,6 +328,20 @@ def test_one_spike_per_layer_carries_the_backprop_error_down(
         torch.testing.assert_close(ours, factor(4 - layer) * matrices[layer], **ROUNDING)
 
 
+@pytest.mark.parametrize("step_size", [0.5, 0.8, 0.9, 0.95])
+def test_above_a_step_of_one_over_one_plus_the_momentum_the_weights_climb(step_size: float) -> None:
+    """k hops below the output dW is (1.1 lambda)^k (1/1.1 - lambda) / 0.9 of backprop, once the states rest."""
+    rule = {"step_size": step_size, "steps": 40, "off_spike": 0.0, "momentum": 0.1}
+    problem = make_problem("precision", conventions={"rms_eps": 0.1}, rule=rule)
+    matrices, errors, gradient = backprop_matrices(problem), backprop_errors(problem), problem.gradient()
+    factor = (1 / 1.1 - step_size) / 0.9
+    assert (factor < 0) == (step_size > 0.91)
+    for k in range(1, 5):
+        expected = (1.1 * step_size) ** k * factor
+        torch.testing.assert_close(gradient.errors.hidden[4 - k], expected * errors[4 - k], **ROUNDING)
+        torch.testing.assert_close(gradient.weights.matrices()[4 - k], expected * matrices[4 - k], **ROUNDING)
+
+
 def spiking_states(problem: Problem, network: PlainNetwork, steps: int) -> list[Tensor]:
     """All states at every step, by torch's SGD on the energy with precisions, whatever the signal has reached."""
     options, depth = problem.spec.rule, problem.spec.network.depth

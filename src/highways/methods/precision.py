@@ -5,8 +5,10 @@
     dW_l = -((z_{l+1}(T) - mu_{l+1}(0)) * phi') h(z_l(0))^T        the forward update: activities of the sweep
 
 With off_spike = 0 and without momentum dW_l is c times backprop's, c = lambda^k (1 - lambda), k hops below the
-output: the schedule carries the backprop error down, and AdamW does not see c. `literal` is their Eq. 4 as
-printed, with a precision of 1/lambda at arrival and 1 else: another algorithm. Local in space; it needs a clock.
+output: the schedule carries the backprop error down, and AdamW does not see c. With momentum m (0.1) a state
+first moves by lambda (1 + m), and c = (lambda (1 + m))^k (1/(1 + m) - lambda) / (1 - m) once it has come to rest:
+above lambda = 1/(1 + m) the weights climb. `literal` is their Eq. 4 as printed, with a precision of 1/lambda
+at arrival and 1 else: another algorithm. Local in space; it needs a clock.
 Cost: T steps on the layers that the signal has reached, that is, about L^2/2 layer steps at T = L + 3.
 """
 
