@@ -405,7 +405,7 @@ def test_the_output_layer_learns_the_same_first_step_under_every_rule(method: st
     """Where no hidden state has moved yet, dE/dW_{L-1} is the gradient of the loss of the rule's network."""
     nearly_still = {
         "epc": {"step_size": 1e-9},
-        "dkp_pc": {"feedback_lr": 1e-9, "step_size": 1e-9},
+        "dkp_pc": {"first_lr": 1e-9, "step_size": 1e-9},
         "mupc": {"step_size": 1e-9},
     }
     problem = make_problem(method, inference={"step_size": 1e-9, "steps": 1}, rule=nearly_still.get(method))

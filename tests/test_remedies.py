@@ -450,7 +450,8 @@ LEARNING = {"lr": 0.01, "weight_decay": 0.3, "eps": 1e-6}
 
 
 @pytest.mark.parametrize(
-    ("method", "rule"), [("dkp", {}), ("dkp_pc", {"feedback_lr": 0.01}), ("lra", {}), ("lra", {"every": 3})]
+    ("method", "rule"),
+    [("dkp", {}), ("dkp_pc", {"first_lr": 0.01, "feedback_lr": 0.01}), ("lra", {}), ("lra", {"every": 3})],
 )
 @PHIS
 def test_feedback_comes_closer_to_the_transposed_weights_as_both_decay(
@@ -513,7 +514,7 @@ def test_weights_move_first_and_the_feedback_after_them(method: str, rule: dict[
 def test_dkp_pc_is_a_direct_step_then_predictive_coding_from_the_old_states(
     reading: dict[str, Any], phi: str, steps: int
 ) -> None:
-    rule = {"feedback_lr": 0.05, "step_size": 0.3, "steps": steps}
+    rule = {"first_lr": 0.05, "step_size": 0.3, "steps": steps}
     conventions = {**reading, "rms_eps": 0.1}
     problem = make_problem("dkp_pc", phi=phi, conventions=conventions, rule=rule)
     network, learner = PlainNetwork(problem), problem.rule()
@@ -562,7 +563,7 @@ def test_after_the_direct_step_errors_point_against_the_feedback() -> None:
     -|h_l|^2.
     """
     eta = 1e-3
-    problem = linear_problem("dkp_pc", batch=1, feedback_lr=eta, steps=0)
+    problem = linear_problem("dkp_pc", batch=1, first_lr=eta, steps=0)
     (psi,) = (learner := problem.rule()).learned.tensors
     gradient = learner.gradient(problem.parameters, problem.x, problem.y)
     assert gradient.first is not None

@@ -22,7 +22,7 @@ from highways.runs import Config
 # The panels of accuracy against depth, by names of the configuration; the references are in every panel.
 FAMILIES = {
     "Backpropagation in other words": ("meta_pcn", "precision", "epc"),
-    "Feedback matrices of their own": ("dfa", "dkp", "dkp_pc", "lra", "rec_lra"),
+    "Feedback matrices of their own": ("dfa", "dkp", "dkp_pc", "dkp_pc_first", "lra", "rec_lra"),
     "Predictive coding": ("hep", "epc_rest", "precision_states", "precision_literal", "mupc_plain"),
 }
 OTHERS, SKIPS = "Other rules", "With forward skips: another network"

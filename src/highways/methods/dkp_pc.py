@@ -38,7 +38,7 @@ class Rule(dkp.Rule):
             )
             first.gain.zero_()
             for tensor in first.named().values():
-                tensor.mul_(-self.options.feedback_lr)
+                tensor.mul_(-self.options.first_lr)
             after = shifted(parameters, first)
             relaxed = self.relaxed(after, x, y, z)
             weights = weight_gradient(after, x, relaxed, self.architecture)

@@ -53,8 +53,9 @@ class Dkp:
 
 @dataclass(frozen=True)
 class DkpPc:
-    """DKP-PC: the rate of the feedback and of the first phase; T steps of size `step_size` in the second."""
+    """DKP-PC: the rates of the first phase and of the feedback; T steps of size `step_size` in the second."""
 
+    first_lr: float = real(1e-3, low=0.0, above=True)
     feedback_lr: float = real(1e-3, low=0.0, above=True)
     step_size: float = real(0.5, low=0.0, above=True)
     steps: int = integer(1, low=0, high=STEPS)
