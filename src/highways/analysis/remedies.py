@@ -183,7 +183,7 @@ def _cost_note(cells: Iterable[Cell]) -> str:
     where = f", on {'; '.join(machines)}" if machines else ""
     return (
         "Core-s per epoch: processor time of a record over its epochs, data and diagnostics included, a mean over "
-        f"the runs of all data sets at that depth{where}."
+        f"the runs of all data sets at that depth{where}. Other work on a machine raises it."
     )
 
 
