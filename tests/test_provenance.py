@@ -18,7 +18,7 @@ def f(x):  # a comment
     return os.path.join("a", "b")
 '''
 
-SWEEPING = {"epc", "meta_pcn", "precision", "dkp", "dkp_pc", "lra", "mupc"}
+SWEEPING = {"epc", "meta_pcn", "precision", "lra", "mupc"}
 
 
 @pytest.fixture
@@ -67,7 +67,8 @@ def test_what_changes_no_number_changes_no_fingerprint(package, file, old, new):
         ("methods/hep.py", "self.spec.highway.alpha *", "2 * self.spec.highway.alpha *", {"hep"}),
         ("methods/pc.py", "x.shape[0]", "x.shape[1]", {"pc", "hep"}),
         ("methods/dkp.py", "(2 / (width", "(3 / (width", {"dkp", "dkp_pc"}),
-        ("methods/sweeps.py", "div_(batch)", "div_(batch + 1)", SWEEPING),
+        ("methods/base.py", "div_(batch)", "div_(batch + 1)", set(provenance.METHODS)),
+        ("methods/sweeps.py", "mu + errors[layer]", "mu - errors[layer]", SWEEPING),
         ("methods/backprop.py", "F.cross_entropy(logits, y)", "2 * F.cross_entropy(logits, y)", None),
     ],
 )

@@ -77,6 +77,17 @@ class Parameters:
         """W_0..W_{L-1} as views."""
         return [self.w_in, *self.w_hidden.unbind(), self.w_out]
 
+    def gains(self) -> list[Tensor | None]:
+        """gamma_1..gamma_{L-1}; None where a state is not normalised."""
+        found = list(self.gain.unbind())
+        return [*found, *[None] * (self.depth - 1 - len(found))]
+
+    def biases(self) -> list[Tensor | None]:
+        """b_0..b_{L-1}; None where the network has none."""
+        if self.b_hidden is None:
+            return [None] * self.depth
+        return [self.b_in, *self.b_hidden.unbind(), self.b_out]
+
     @property
     def depth(self) -> int:
         return self.w_hidden.shape[0] + 2
@@ -101,9 +112,18 @@ def scales(spec: RunSpec, inputs: int) -> dict[str, float]:
     """
     if not isinstance(spec.rule, Mupc):
         return {"w_in": 1.0, "w_hidden": 1.0, "w_out": 1.0}
-    depth, width = spec.network.depth, spec.network.width
-    branches = depth if spec.rule.skips else 1
+    return mupc_factors(spec.network.depth, spec.network.width, inputs, skips=spec.rule.skips)
+
+
+def mupc_factors(depth: int, width: int, inputs: int, *, skips: bool = True) -> dict[str, float]:
+    """1/sqrt(D) at the input, 1/sqrt(N L) inside (1/sqrt(N) without skips), 1/N at the output."""
+    branches = depth if skips else 1
     return {"w_in": inputs**-0.5, "w_hidden": (width * branches) ** -0.5, "w_out": 1 / width}
+
+
+def field_of(layer: int, depth: int) -> str:
+    """The field of `Parameters` that holds W_layer."""
+    return "w_in" if layer == 0 else "w_out" if layer == depth - 1 else "w_hidden"
 
 
 def initialise(spec: RunSpec, inputs: int, classes: int) -> Parameters:
@@ -122,8 +142,7 @@ def initialise(spec: RunSpec, inputs: int, classes: int) -> Parameters:
         weight = torch.empty(rows, columns, dtype=torch.float64)
         if spec.network.initialisation == "orthogonal":
             return torch.nn.init.orthogonal_(weight, generator=stream).to(dtype)
-        field = "w_in" if layer == 0 else "w_out" if layer == depth - 1 else "w_hidden"
-        std = factors[field] if mupc else columns**-0.5
+        std = factors[field_of(layer, depth)] if mupc else columns**-0.5
         return weight.normal_(0.0, std, generator=stream).to(dtype)
 
     hidden = [matrix(layer, width, width) for layer in range(1, depth - 1)]
@@ -216,10 +235,8 @@ def sweep(parameters: Parameters, x: Tensor, architecture: Architecture) -> tupl
     """A plain forward sweep: the predictions mu_1..mu_{L-1}, each (B, N), and the logits mu_L, (B, C)."""
     mu = first_prediction(parameters, x, architecture)
     states = [mu]
-    absent = [None] * parameters.w_hidden.shape[0]
-    biases = absent if parameters.b_hidden is None else parameters.b_hidden
-    gains = absent if parameters.hidden_gain is None else parameters.gain
-    for weight, gain, bias in zip(parameters.w_hidden.unbind(), gains, biases, strict=False):
+    hidden = zip(parameters.w_hidden.unbind(), parameters.gains(), parameters.biases()[1:], strict=False)
+    for weight, gain, bias in hidden:
         below = mu
         mu = torch.nn.functional.linear(encode(below, gain, architecture).h, weight, bias)
         if architecture.activates_prediction:

@@ -4,6 +4,7 @@ This module imports no torch: the workflow parses it once per job.
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -199,11 +200,8 @@ class RunSpec:
         return RunSpec.from_dict(document)
 
     def setting(self, key: str) -> Any:
-        """The value under a dotted key of `to_dict`."""
-        value: Any = self.to_dict()
-        for part in key.split("."):
-            value = value[part]
-        return value
+        """The value under a dotted key, such as learning.lr."""
+        return functools.reduce(getattr, key.split("."), self)
 
     @property
     def hash(self) -> str:

@@ -141,7 +141,8 @@ def _outcome(run: Run, folder: Path) -> _Outcome:
 
 
 def _identity(run: Run, document: Mapping[str, Any] | None) -> dict[str, Any]:
-    spec = run.spec if document is None else RunSpec.from_dict(document["spec"])
+    # A record has the spec of its run, but for what a selection supplied.
+    spec = run.spec if document is None or run.selection is None else RunSpec.from_dict(document["spec"])
     known = run.selection is None or document is not None
     return {
         "path": run.path,

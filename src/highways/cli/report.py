@@ -61,12 +61,12 @@ def _verdict(options: argparse.Namespace) -> int:
         for part in one.parts if options.claim else ():
             caveat = f" ({part.caveat})" if part.caveat else ""
             print(f"    {part.where}: {part.finding}: {part.verdict}{caveat}")
-    document = verdict.document(config, judged, predictions.judge(config, options.runs))
     if options.claim is None:
-        print(", ".join(f"{number} {name}" for name, number in document["counts"].items()))
+        print(verdict.in_words(judged))
     lost = [] if options.strict is None else verdict.lost(judged, options.strict)
     if options.out is not None:
-        verdict.write(options.out, document)
+        predicted = predictions.judge(config, options.runs)
+        verdict.write(options.out, verdict.document(config, judged, predicted))
     for name in lost:
         print(f"highways: {name} held in {options.strict} and no longer does", file=sys.stderr)
     return LOST if lost else 0

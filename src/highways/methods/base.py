@@ -28,6 +28,13 @@ class Gradient(NamedTuple):
     feedback: tuple[Tensor, ...] = ()
 
 
+def mean_over_batch(gradient: Parameters, batch: int) -> Parameters:
+    """The gradient divided by the size of the batch, in place."""
+    for tensor in gradient.named().values():
+        tensor.div_(batch)
+    return gradient
+
+
 class Rule:
     """A learning rule: holds what a run keeps fixed and what it learns beside the weights, never the weights."""
 

@@ -14,7 +14,7 @@ from highways.arithmetic import exact_float32
 from highways.energy import Errors, Relaxed, weight_gradient
 from highways.fields import SpecError
 from highways.methods import base
-from highways.methods.base import Gradient
+from highways.methods.base import Gradient, mean_over_batch
 from highways.methods.feedback import feedback_matrices
 from highways.network import Architecture, Parameters, sweep
 from highways.spec import RunSpec
@@ -39,6 +39,4 @@ class Rule(base.Rule):
             z, output = torch.stack(states), y - logits.softmax(-1)
             errors = Errors(torch.matmul(output, self.feedback), output)
             weights = weight_gradient(parameters, x, Relaxed(z, z, errors), self.architecture)
-            for tensor in weights.named().values():
-                tensor.div_(x.shape[0])
-        return Gradient(weights, logits, errors)
+        return Gradient(mean_over_batch(weights, x.shape[0]), logits, errors)

@@ -16,8 +16,7 @@ from torch import Tensor
 from highways.arithmetic import exact_float32
 from highways.energy import Errors, Relaxed, weight_gradient
 from highways.methods import base
-from highways.methods.base import Gradient, Learned
-from highways.methods.sweeps import mean_over_batch
+from highways.methods.base import Gradient, Learned, mean_over_batch
 from highways.network import Architecture, Parameters, encode, output_error, sweep
 from highways.randomness import generator
 from highways.spec import RunSpec

@@ -17,8 +17,7 @@ from torch import Tensor
 from highways.arithmetic import exact_float32
 from highways.energy import Errors, Relaxed, errors, initial_states, predict, state_gradient, weight_gradient
 from highways.methods import dkp
-from highways.methods.base import Gradient
-from highways.methods.sweeps import mean_over_batch
+from highways.methods.base import Gradient, mean_over_batch
 from highways.network import Parameters, first_prediction, output_error, output_prediction
 
 

@@ -16,8 +16,8 @@ from torch import Tensor
 from highways.arithmetic import exact_float32
 from highways.energy import Errors, Relaxed, weight_gradient
 from highways.methods import base
-from highways.methods.base import Gradient
-from highways.methods.sweeps import downwards, mean_over_batch, upwards
+from highways.methods.base import Gradient, mean_over_batch
+from highways.methods.sweeps import downwards, upwards
 from highways.network import Architecture, Parameters, output_error
 from highways.spec import RunSpec
 

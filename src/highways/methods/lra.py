@@ -21,8 +21,8 @@ from torch import Tensor
 from highways.arithmetic import exact_float32
 from highways.energy import Errors, outer_products
 from highways.methods import base
-from highways.methods.base import Gradient, Learned
-from highways.methods.sweeps import Sweep, mean_over_batch, upwards
+from highways.methods.base import Gradient, Learned, mean_over_batch
+from highways.methods.sweeps import Sweep, upwards
 from highways.network import Architecture, Parameters, output_error, phi
 from highways.randomness import generator
 from highways.spec import RunSpec

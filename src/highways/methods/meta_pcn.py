@@ -18,8 +18,8 @@ from torch import Tensor
 from highways.arithmetic import exact_float32
 from highways.energy import Errors, Relaxed, weight_gradient
 from highways.methods import base
-from highways.methods.base import Gradient
-from highways.methods.sweeps import Sweep, downwards, mean_over_batch, upwards
+from highways.methods.base import Gradient, mean_over_batch
+from highways.methods.sweeps import Sweep, downwards, upwards
 from highways.network import Architecture, Parameters, encode, encode_transposed, output_error, times_phi_prime
 from highways.spec import RunSpec
 

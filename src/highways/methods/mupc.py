@@ -14,8 +14,8 @@ from torch import Tensor
 from highways.arithmetic import exact_float32
 from highways.energy import Errors, Predictions, Relaxed, initial_states, predict, state_gradient, weight_gradient
 from highways.methods import base
-from highways.methods.base import Gradient
-from highways.methods.sweeps import mean_over_batch, reached
+from highways.methods.base import Gradient, mean_over_batch
+from highways.methods.sweeps import reached
 from highways.network import Architecture, Parameters, output_error, output_prediction
 from highways.spec import RunSpec
 

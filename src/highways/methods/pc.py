@@ -10,7 +10,7 @@ from highways.arithmetic import exact_float32
 from highways.energy import Highways, Relaxed, weight_gradient
 from highways.inference import relax
 from highways.methods import base
-from highways.methods.base import Gradient
+from highways.methods.base import Gradient, mean_over_batch
 from highways.network import Architecture, Parameters, output_prediction
 from highways.spec import RunSpec
 
@@ -39,7 +39,5 @@ class Rule(base.Rule):
         initial, relaxed = self.infer(parameters, x, y, update)
         with exact_float32():
             weights = weight_gradient(parameters, x, relaxed, self.architecture)
-            for tensor in weights.named().values():
-                tensor.div_(x.shape[0])
             logits = output_prediction(parameters, initial[-1], self.architecture)
-        return Gradient(weights, logits, relaxed.errors)
+        return Gradient(mean_over_batch(weights, x.shape[0]), logits, relaxed.errors)

@@ -29,16 +29,9 @@ class Sweep(NamedTuple):
     logits: Tensor
 
 
-def gains(parameters: Parameters) -> list[Tensor | None]:
-    """gamma_1..gamma_{L-1}; None where a state is not normalised."""
-    found = list(parameters.gain.unbind())
-    return [*found, *[None] * (parameters.depth - 1 - len(found))]
-
-
 def upwards(parameters: Parameters, x: Tensor, architecture: Architecture, errors: Tensor | None = None) -> Sweep:
     """A forward sweep from x (B, D), with the errors e_i, (L-1, B, N), added to the predictions on the way."""
-    matrices, gamma = parameters.matrices(), gains(parameters)
-    biases = [None] * len(matrices) if parameters.b_in is None else _biases(parameters)
+    matrices, gamma, biases = parameters.matrices(), parameters.gains(), parameters.biases()
     h, states, predictions, products, encodings = x, [], [], [], []
     for layer in range(len(matrices) - 1):
         a = torch.nn.functional.linear(h, matrices[layer], biases[layer])
@@ -58,7 +51,7 @@ def downwards(parameters: Parameters, sweep: Sweep, output: Tensor, architecture
 
     With eps_L = -dl/dmu_L it is -dl/ds_i.
     """
-    matrices, gamma = parameters.matrices(), gains(parameters)
+    matrices, gamma = parameters.matrices(), parameters.gains()
     found, g = [], output
     for layer in range(len(matrices) - 1, 0, -1):
         u = g @ matrices[layer]
@@ -67,20 +60,6 @@ def downwards(parameters: Parameters, sweep: Sweep, output: Tensor, architecture
         if architecture.activates_prediction:
             g = times_phi_prime(g, sweep.predictions[layer - 1], architecture)
     return torch.stack(found[::-1])
-
-
-def _biases(parameters: Parameters) -> list[Tensor]:
-    assert parameters.b_in is not None
-    assert parameters.b_hidden is not None
-    assert parameters.b_out is not None
-    return [parameters.b_in, *parameters.b_hidden.unbind(), parameters.b_out]
-
-
-def mean_over_batch(gradient: Parameters, batch: int) -> Parameters:
-    """The gradient divided by the size of the batch, in place."""
-    for tensor in gradient.named().values():
-        tensor.div_(batch)
-    return gradient
 
 
 def reached(parameters: Parameters, t: int) -> tuple[int, Parameters]:

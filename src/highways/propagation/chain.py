@@ -18,8 +18,10 @@ from highways.network import (
     Parameters,
     encode,
     encode_transposed,
+    field_of,
     first_prediction,
     initialise,
+    mupc_factors,
     phi,
     times_phi_prime,
 )
@@ -92,9 +94,9 @@ def _uniform(weight: Tensor, layer: int, depth: int, stream: torch.Generator) ->
 
 
 def _mupc(weight: Tensor, layer: int, depth: int, stream: torch.Generator) -> Tensor:
-    """N(0, 1) with the scalings of muPC: 1/sqrt(D) at the input, 1/sqrt(N L) inside, 1/N at the output."""
-    fan_in = weight.shape[1]
-    scale = fan_in**-0.5 if layer == 0 else 1 / fan_in if layer == depth - 1 else (fan_in * depth) ** -0.5
+    """N(0, 1) with the scalings of muPC."""
+    fan_in = weight.shape[1]  # D below the first hidden layer, N above it
+    scale = mupc_factors(depth, fan_in, fan_in)[field_of(layer, depth)]
     return weight.normal_(0.0, 1.0, generator=stream).mul_(scale)
 
 
