@@ -99,7 +99,7 @@ class Problem:
     def at(self, z: Tensor) -> Relaxed:
         """Predictions and errors at any states."""
         predictions = self.predict(z)
-        return Relaxed(z, predictions.mu, errors(z, self.y, predictions))
+        return Relaxed(z, predictions.mu, errors(z, self.y, predictions, self.architecture))
 
     def states(self) -> Tensor:
         """States somewhere off their predictions, (L-1, B, N)."""

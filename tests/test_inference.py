@@ -1,6 +1,7 @@
 """The E-step: where it starts, how signals travel, where it ends, and that all kernels agree."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 
 from highways import inference
-from highways.energy import errors, state_gradient
+from highways.energy import Schedule, errors, state_gradient
 from highways.inference import exact_float32, reference
 from highways.inference.optimizer import state_optimizer
 from highways.methods.feedback import feedback_matrices
@@ -34,7 +35,7 @@ def predictions_of(problem: Problem, z: Tensor, kernel: str) -> Tensor:
 
 def gradient_at(problem: Problem, z: Tensor) -> Tensor:
     predictions = problem.predict(z)
-    error = errors(z, problem.y, predictions)
+    error = errors(z, problem.y, predictions, problem.architecture)
     return state_gradient(problem.parameters, predictions, error, problem.architecture, problem.highways)
 
 
@@ -487,3 +488,12 @@ def test_relax_computes_in_exact_float32_and_leaves_the_caller_its_tf32(
     assert exact == [True]
     assert matmul.allow_tf32
     assert not flushes_denormals()
+
+
+@pytest.mark.parametrize(("method", "optimizer"), [("hep", "euler"), ("pc", "adam")])
+def test_a_schedule_of_precisions_is_refused_where_it_has_no_meaning(method: str, optimizer: str) -> None:
+    problem = make_problem(method)
+    settings = replace(problem.spec.inference, optimizer=optimizer)
+    arguments = (settings, problem.architecture, problem.spec.conventions, problem.highways, "batched")
+    with pytest.raises(ValueError, match="schedule"):
+        inference.relax(problem.parameters, problem.x, problem.y, *arguments, Schedule(torch.ones(9, 5)))

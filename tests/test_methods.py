@@ -62,7 +62,7 @@ def test_weights_descend_the_mean_energy_at_the_relaxed_states(
     (network.energy(problem.x, problem.y, final) / 3).backward()
     assert_gradients_match(gradient.weights, network, atol=1e-12)
     predictions = problem.predict(final)
-    expected = errors(final, problem.y, predictions)
+    expected = errors(final, problem.y, predictions, problem.architecture)
     torch.testing.assert_close(gradient.errors.hidden, expected.hidden, **ROUNDING)
     torch.testing.assert_close(gradient.errors.output, expected.output, **ROUNDING)
 
@@ -210,7 +210,7 @@ def test_equilibrium_is_backprop_in_the_limit_of_a_weak_loss() -> None:
         z = start.clone()
         for _ in range(1000):
             predictions = problem.predict(z)
-            error = errors(z, problem.y, predictions)
+            error = errors(z, problem.y, predictions, problem.architecture)
             error = Errors(error.hidden, c * error.output)
             gradient = state_gradient(parameters, predictions, error, architecture)
             z -= 0.3 * gradient

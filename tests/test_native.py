@@ -4,17 +4,19 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from highways.cli import main
-from highways.energy import Errors, Highways, predict
+from highways.energy import Errors, Highways, Schedule, predict
 from highways.fields import SpecError
 from highways.inference import batched, build, choose_kernel, native, reference, relax
 from highways.machine import Machine
 from highways.methods import rule
+from highways.methods.options import Mupc, Precision
 from highways.network import Architecture, Parameters, first_prediction, initialise
 from highways.spec import Conventions, Highway, Inference, Learning, Network, RunSpec
 
@@ -44,6 +46,7 @@ class Problem:
         self.x = torch.randn(batch, inputs, generator=stream)
         labels = torch.randint(classes, (batch,), generator=stream)
         self.y = torch.eye(classes)[labels]
+        self.schedule: Schedule | None = None
         self.highways = None
         if spec.highway is not None:
             shape = (len(spec.endpoints), classes, spec.network.width)
@@ -57,7 +60,7 @@ class Problem:
         self, inference: Inference, scale: float = SCALE, start: Tensor | None = None
     ) -> tuple[Tensor, Errors]:
         """From the sweep, where what no signal has reached is left out; from `start` everything is computed."""
-        arguments = (self.architecture, inference, scale, self.highways, start)
+        arguments = (self.architecture, inference, scale, self.highways, start, self.schedule)
         z, _, errors = native.relax(self.parameters, self.x, self.y, *arguments)[1]
         return z, errors
 
@@ -68,7 +71,10 @@ class Problem:
         highways = self.highways
         if highways is not None:
             highways = highways._replace(feedback=highways.feedback.double())
-        arguments = (self.architecture, inference, SCALE, highways, z.double())
+        schedule = self.schedule
+        if schedule is not None:
+            schedule = schedule._replace(precisions=schedule.precisions.double())
+        arguments = (self.architecture, inference, SCALE, highways, z.double(), schedule)
         z, _, errors = reference.relax(wide, self.x.double(), self.y.double(), *arguments)[1]
         return z, errors
 
@@ -80,6 +86,7 @@ def problem(
     batch: int = 37,
     phi: str = "relu",
     every: int = 1,
+    rule: Any = None,
     **reading,
 ) -> Problem:
     spec = RunSpec(
@@ -87,9 +94,10 @@ def problem(
         method,
         Network(depth, width=width, phi=phi),
         Learning(1e-3),
-        EULER,
+        EULER if method in ("pc", "hep") else None,
         Highway(1.0, every) if method == "hep" else None,
         Conventions(**reading),
+        rule=rule,
     )
     return Problem(spec, batch)
 
@@ -123,6 +131,45 @@ def test_native_agrees_without_the_chain(activation, inference):
     case.highways = case.highways._replace(chain=False)
     assert_agree(case.relax(inference), case.exact(inference))
     assert not torch.allclose(case.relax(inference)[0], with_chain, rtol=0, atol=1e-3)
+
+
+def random_schedule(depth: int) -> Schedule:
+    return Schedule(2 * torch.rand(EULER.steps, depth, generator=torch.Generator().manual_seed(1)), momentum=0.3)
+
+
+@pytest.mark.parametrize("phi", ["relu", "tanh"])
+@pytest.mark.parametrize("reading", READINGS, ids=lambda r: "-".join(str(value) for value in r.values()))
+def test_native_agrees_under_a_schedule_of_precisions(reading, phi):
+    case = problem("pc", phi=phi, **reading)
+    constant = case.relax(EULER)[0]
+    case.schedule = random_schedule(6)
+    assert_agree(case.relax(EULER), case.exact(EULER))
+    assert not torch.allclose(case.relax(EULER)[0], constant, rtol=0, atol=1e-3)
+
+
+def test_precisions_of_one_without_momentum_change_no_bit():
+    case = problem("pc", activation="post")
+    plain = case.relax(EULER)
+    case.schedule = Schedule(torch.ones(EULER.steps, 6))
+    for mine, theirs in zip((case.relax(EULER)[0], *case.relax(EULER)[1]), (plain[0], *plain[1]), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize("loss", ["squared", "cross_entropy"])
+@pytest.mark.parametrize("skips", [True, False])
+@pytest.mark.parametrize("phi", ["relu", "tanh"])
+@pytest.mark.parametrize("depth", [2, 3, 7])
+def test_native_agrees_on_mupcs_network(depth, phi, skips, loss):
+    case = problem("mupc", phi=phi, depth=depth, rule=Mupc(skips=skips, loss=loss))
+    case.parameters.w_out.mul_(5)  # a signal that is felt
+    assert_agree(case.relax(EULER), case.exact(EULER))
+
+
+def test_native_knows_no_skips_but_mupcs():
+    case = problem("pc")
+    case.architecture = replace(case.architecture, skips=True)
+    with pytest.raises(ValueError, match="skips"):
+        case.relax(EULER)
 
 
 @pytest.mark.parametrize("batch", [1, 31, 32, 33, 80, 128])
@@ -182,6 +229,7 @@ def test_an_endpoint_starts_a_signal_downwards_and_upwards():
 def test_leaving_out_what_cannot_move_changes_no_bit(method, every, inference):
     """States that are handed over are computed in full, even where they are the sweep."""
     case = problem(method, depth=12, every=every)
+    case.schedule = random_schedule(12) if method == "pc" and inference is EULER else None
     ours, full = case.relax(inference), case.relax(inference, start=case.start())
     for mine, theirs in zip((ours[0], *ours[1]), (full[0], *full[1]), strict=True):
         assert torch.equal(mine, theirs)
@@ -192,6 +240,7 @@ def test_leaving_out_what_cannot_move_changes_no_bit(method, every, inference):
 @pytest.mark.parametrize("inference", [EULER, ADAM], ids=["euler", "adam"])
 def test_steps_that_go_down_together_change_no_bit(method, every, depth, inference, monkeypatch):
     case = problem(method, depth=depth, every=min(every, depth - 1))
+    case.schedule = random_schedule(depth) if method == "pc" and inference is EULER else None
     results = []
     for walkers in (1, 2, 3, 5, 20):
         monkeypatch.setattr(native, "WALKERS", walkers)
@@ -264,6 +313,20 @@ def test_a_rule_learns_from_native_errors():
     assert not ours.weights.w_in.any()
     assert not ours.weights.w_hidden[:6].any()
     torch.testing.assert_close(ours.logits, theirs.logits, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("method", "options"), [("precision", Precision()), ("mupc", Mupc(step_size=20.0))])
+def test_the_remedies_that_relax_learn_from_native_errors(method, options):
+    case = problem(method, depth=9, rule=options)
+    case.parameters.w_out.mul_(5)
+    ours, theirs = (
+        rule(method)(case.spec, case.parameters, kernel).gradient(case.parameters, case.x, case.y)
+        for kernel in ("native", "reference")
+    )
+    for name, tensor in ours.weights.named().items():
+        torch.testing.assert_close(tensor, getattr(theirs.weights, name), rtol=1e-4, atol=1e-6)
+        assert tensor.any() or name == "gain"
+    torch.testing.assert_close(ours.errors.hidden, theirs.errors.hidden, rtol=0, atol=1e-5)
 
 
 def test_what_native_cannot_do_is_refused():

@@ -22,6 +22,7 @@ from networks import (
     ACTIVATIONS,
     CLASSES,
     INPUTS,
+    KERNELS,
     READINGS,
     PlainNetwork,
     Problem,
@@ -364,8 +365,9 @@ def spiking_states(problem: Problem, network: PlainNetwork, steps: int) -> list[
 @pytest.mark.parametrize("schedule", ["spike", "literal"])
 @pytest.mark.parametrize(("depth", "steps"), [(2, None), (5, 3), (5, None)])
 @ALL_READINGS
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_precision_guided_inference_is_sgd_on_the_weighted_energy(
-    reading: dict[str, Any], depth: int, steps: int | None, schedule: str, forward_update: bool
+    kernel: str, reading: dict[str, Any], depth: int, steps: int | None, schedule: str, forward_update: bool
 ) -> None:
     """With as many steps as L + 3 where there are none given, and the errors of the sweep or of the states."""
     rule = {"step_size": 0.6, "steps": steps, "schedule": schedule, "off_spike": 0.02, "momentum": 0.1}
@@ -382,7 +384,7 @@ def test_precision_guided_inference_is_sgd_on_the_weighted_energy(
         total = total + 0.5 * (state - network.prediction(layer, below[layer])).square().sum()
     network.zero_grad()
     (total / 3).backward()
-    assert_gradients_match(problem.gradient().weights, network, atol=1e-13)
+    assert_gradients_match(problem.gradient(kernel).weights, network, atol=1e-13)
 
 
 # DKP
@@ -782,8 +784,9 @@ def total_of(logits: Tensor, y: Tensor) -> Tensor:
 @pytest.mark.parametrize("skips", [True, False])
 @pytest.mark.parametrize(("depth", "steps"), [(2, None), (5, None), (5, 3)])
 @PHIS
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_mupc_is_adam_on_unscaled_weights_of_a_network_with_scalings(
-    phi: str, depth: int, steps: int | None, skips: bool, loss: str
+    kernel: str, phi: str, depth: int, steps: int | None, skips: bool, loss: str
 ) -> None:
     """Inference and several updates, by autograd and torch's AdamW on W; T is L where it is not given."""
     problem = make_problem(
@@ -793,7 +796,7 @@ def test_mupc_is_adam_on_unscaled_weights_of_a_network_with_scalings(
         learning={"lr": 0.05, "weight_decay": 0.3, "eps": 1e-3},
         rule={"step_size": 0.6, "steps": steps, "skips": skips, "loss": loss},
     )
-    network, rule, parameters = ScaledNetwork(problem), problem.rule(), problem.parameters
+    network, rule, parameters = ScaledNetwork(problem), problem.rule(kernel), problem.parameters
     theirs = torch.optim.AdamW(network.weights, lr=0.05, weight_decay=0.3, eps=1e-3)
     ours = optimisation.weight_optimizer(problem.spec, parameters)
     for update, (x, y) in enumerate(batches(problem, 6)):

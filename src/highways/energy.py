@@ -22,6 +22,7 @@ from highways.network import (
     encode,
     encode_transposed,
     first_prediction,
+    output_error,
     phi,
     times_phi_prime,
 )
@@ -71,6 +72,21 @@ class Highways(NamedTuple):
     first: int
     every: int
     chain: bool = True
+
+
+class Schedule(NamedTuple):
+    """Precisions that change from step to step: step t descends sum_{i<L} pi_i/2 ||eps_i||^2 + pi_L CE(y, mu_L).
+
+    precisions (T, L): pi_1..pi_L at t = 1..T. momentum: of Euler's steps, in Nesterov's form.
+    """
+
+    precisions: Tensor
+    momentum: float = 0.0
+
+    def weighted(self, error: "Errors", t: int) -> "Errors":
+        """pi_i eps_i at step t = 1, 2, ..."""
+        pi = self.precisions[t - 1]
+        return Errors(error.hidden * pi[:-1].reshape(-1, 1, 1), error.output * pi[-1])
 
 
 def hidden_product(h: Tensor, parameters: Parameters) -> Tensor:
@@ -125,9 +141,9 @@ def initial_states(parameters: Parameters, x: Tensor, architecture: Architecture
     return z
 
 
-def errors(z: Tensor, y: Tensor, predictions: Predictions) -> Errors:
-    """Eq. errors, with cross-entropy as the supervisory loss."""
-    return Errors(z - predictions.mu, y - predictions.logits.softmax(-1))
+def errors(z: Tensor, y: Tensor, predictions: Predictions, architecture: Architecture) -> Errors:
+    """Eq. errors; the supervisory loss is cross-entropy, or the squared error of muPC's network."""
+    return Errors(z - predictions.mu, output_error(y, predictions.logits, architecture))
 
 
 def energy(y: Tensor, predictions: Predictions, error: Errors) -> Tensor:

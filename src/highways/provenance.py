@@ -51,7 +51,7 @@ def training_code(method: str) -> str:
     Comments, docstrings and layout do not count.
     """
     modules = {PACKAGE / f"{name}.py" for name in MODULES}
-    if METHODS[method].inference:
+    if METHODS[method].kernel:
         modules |= {PACKAGE / "inference" / name for name in INFERENCE}
     todo = [method, "base"]
     while todo:

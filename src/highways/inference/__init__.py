@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from highways.arithmetic import exact_float32
-from highways.energy import Highways, Relaxed
+from highways.energy import Highways, Relaxed, Schedule
 from highways.fields import SpecError
 from highways.inference import batched, native, reference
 from highways.inference.build import BuildError
@@ -31,19 +31,23 @@ def relax(
     conventions: Conventions,
     highways: Highways | None = None,
     kernel: str = "batched",
+    schedule: Schedule | None = None,
 ) -> tuple[Tensor, Relaxed]:
     """Relax the free states for T steps from the feedforward sweep (section 2, Eq. z_update).
 
     x (B, D), y (B, C) one-hot. Returns the initial states, (L-1, B, N), and where they end, with the
     predictions and errors there by the kernel's own products: where the signal has not arrived, the states are
-    still exactly their predictions and the errors exactly zero.
+    still exactly their predictions and the errors exactly zero. A schedule of precisions is for Euler's steps
+    without highways.
     """
+    if schedule is not None and (inference.optimizer != "euler" or highways is not None):
+        raise ValueError("a schedule of precisions is for Euler's steps without highways")
     module = KERNELS[kernel]
     scale = 1.0 / x.shape[0] if conventions.state_gradient == "mean" else 1.0
     with exact_float32():
         start = _rounded(parameters, x, architecture) if conventions.initial_state == "rounded" else None
         result: tuple[Tensor, Relaxed] = module.relax(
-            parameters, x, y, architecture, inference, scale, highways, start
+            parameters, x, y, architecture, inference, scale, highways, start, schedule
         )
     return result
 

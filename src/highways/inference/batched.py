@@ -10,6 +10,7 @@ from highways.energy import (
     Errors,
     Highways,
     Relaxed,
+    Schedule,
     errors,
     initial_states,
     predict,
@@ -31,6 +32,7 @@ def relax(
     scale: float,
     highways: Highways | None,
     start: Tensor | None = None,
+    schedule: Schedule | None = None,
 ) -> tuple[Tensor, Relaxed]:
     """The initial states, (L-1, B, N): the sweep, or `start` where given; and where T steps from there end."""
     swept = initial_states(parameters, x, architecture)
@@ -40,12 +42,15 @@ def relax(
     if highways is not None:
         tensors["feedback"] = highways.feedback
         fixed = tuple(highways[1:])
+    momentum = 0.0
+    if schedule is not None:
+        tensors["precisions"], momentum = schedule
 
     def work(tensors: Tensors) -> tuple[Tensor, ...]:
-        return _descend(tensors, architecture, inference, scale, fixed)
+        return _descend(tensors, architecture, inference, scale, fixed, momentum)
 
     if x.is_cuda:
-        z, mu, *error = replayed(work, (architecture, inference, scale, fixed), tensors)
+        z, mu, *error = replayed(work, (architecture, inference, scale, fixed, momentum), tensors)
     else:
         z, mu, *error = work(tensors)
     return initial, Relaxed(z, mu, Errors(*error))
@@ -57,6 +62,7 @@ def _descend(
     inference: Inference,
     scale: float,
     fixed: tuple[Any, ...] | None,
+    momentum: float,
 ) -> tuple[Tensor, ...]:
     """T steps from the states z: the states after them, their predictions, their errors and the output error.
 
@@ -65,11 +71,14 @@ def _descend(
     parameters = Parameters(**{f.name: tensors[f.name] for f in fields(Parameters) if f.name in tensors})
     mu_1, y, z = tensors["mu_1"], tensors["y"], tensors["z"].clone()
     highways = None if fixed is None else Highways(tensors["feedback"], *fixed)
-    update = state_optimizer(inference, z)
+    schedule = Schedule(tensors["precisions"], momentum) if "precisions" in tensors else None
+    update = state_optimizer(inference, z, momentum)
     for t in range(1, inference.steps + 1):
         predictions = predict(parameters, z, mu_1, architecture)
-        error = errors(z, y, predictions)
+        error = errors(z, y, predictions, architecture)
+        if schedule is not None:
+            error = schedule.weighted(error, t)
         gradient = state_gradient(parameters, predictions, error, architecture, highways)
         update(z, gradient.mul_(scale), t)
     predictions = predict(parameters, z, mu_1, architecture)
-    return z, predictions.mu, *errors(z, y, predictions)
+    return z, predictions.mu, *errors(z, y, predictions, architecture)

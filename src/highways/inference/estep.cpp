@@ -54,18 +54,21 @@ struct Problem {
   int64_t hidden, width, classes, batch;  // L-1 hidden layers of N units, C classes, B samples
   int64_t activation, phi;                // Activation, Phi
   int64_t normalised;                     // how many states, from z_1 upwards, are normalised
+  int64_t skips, squared;                 // mu_{l+1} = z_l + ... between hidden layers; the loss 1/2 ||y - mu_L||^2
   int64_t adam, steps;                    // Adam or Euler; T
   int64_t settled;                        // whether the states equal their predictions bit for bit
   int64_t first, every;                   // endpoints S: layers first, first + every, ... (0: no highways)
   int64_t cut;                            // whether the errors of hidden layers do not pull at the layers below
   int64_t threads;
   int64_t walkers;                        // steps that go down together; 0: as many as the cache has room for
-  float rms_eps, step_size, eps;
+  float rms_eps, step_size;
+  float momentum, eps;                    // Euler's, in Nesterov's form; Adam's
   float scale;                            // of the gradient: 1 / B where the energy is the batch mean
   const float *w_hidden, *w_out;          // (L-2, N, N), (C, N)
   const float *gain;                      // (normalised, N)
   const float *b_hidden, *b_out;          // (L-2, N), (C), or null
   const float *feedback;                  // (|S|, C, N): alpha V_i, transposed
+  const float *precisions;                // (T, L): pi_1..pi_L at every step, or null where all are 1
   const float *mu_1, *y;                  // (B, N), (B, C)
   float *states;                          // (L-1, B, N): z_1..z_{L-1}, read and written
   float *predictions, *errors;            // (L-1, B, N): mu_1..mu_{L-1} and eps_1..eps_{L-1} after the last step
@@ -228,13 +231,11 @@ class Tile {
     if (walkers.empty()) {
       walkers.resize(p.walkers ? p.walkers : fitting_walkers(p));
       for (auto& walker : walkers) walker = {0, zeros(size), zeros(R), zeros(classes * R)};
-      if (p.adam) {
-        m = zeros(p.hidden * size);
-        v = zeros(p.hidden * size);
-      }
-    } else if (p.adam) {
-      std::fill_n(m.get(), p.hidden * size, 0.0f);
-      std::fill_n(v.get(), p.hidden * size, 0.0f);
+      if (p.adam || p.momentum) m = zeros(p.hidden * size);
+      if (p.adam) v = zeros(p.hidden * size);
+    } else {
+      if (m) std::fill_n(m.get(), p.hidden * size, 0.0f);
+      if (v) std::fill_n(v.get(), p.hidden * size, 0.0f);
     }
     const int64_t together = walkers.size();
     for (int64_t t = 1; t <= p.steps; t += together) descend(t, std::min(together, p.steps - t + 1));
@@ -259,7 +260,7 @@ class Tile {
   int count = 0;                      // samples in use; the last tile may have fewer than R
   std::vector<Walker> walkers;
   Array z, inverse;                   // of every layer: the states, and 1 / rms of every sample where normalised
-  Array m, v;                         // of every layer: Adam's moments
+  Array m, v;                         // of every layer: Adam's moments; m is Euler's velocity too
   Array mu_1, y;
   Array h, error, seen, u_below, radial_below;  // of the layer at hand; seen: what its matrix sees of the error
 
@@ -317,8 +318,12 @@ class Tile {
   template <class Done>
   void predict_with(int64_t j, const Done& done) {
     encode(j - 1);
+    const float* skipped = p.skips ? layer(j - 1) : nullptr;
     multiply(weights(j - 1), h.get(), width, width, p.b_hidden ? p.b_hidden + (j - 1) * width : nullptr,
-             [&](int n, int half, vec a) { done(n, half, BEHIND ? phi<PHI>(a) : a); });
+             [&](int n, int half, vec a) {
+               if (BEHIND) a = phi<PHI>(a);
+               done(n, half, skipped ? a + load(skipped, n, half) : a);
+             });
   }
 
   void predict(int64_t j, float* mu) {
@@ -328,31 +333,35 @@ class Tile {
       predict_with(j, [&](int n, int half, vec value) { store(mu, n, half, value); });
   }
 
-  // The error of layer j, and what its matrix sees of it.
-  void compare(int64_t j) {
+  // pi eps of layer j, and what its matrix sees of it.
+  void compare(int64_t j, float pi) {
     const float* state = layer(j);
     if (j == 0) {
-      for (int i = 0; i < size; ++i) error[i] = state[i] - mu_1[i];
+      for (int i = 0; i < size; ++i) error[i] = pi * (state[i] - mu_1[i]);
       return;
     }
     predict_with(j, [&](int n, int half, vec mu) {
-      const vec difference = load(state, n, half) - mu;
+      const vec difference = pi * (load(state, n, half) - mu);
       store(error.get(), n, half, difference);
       if (BEHIND) store(seen.get(), n, half, difference * slope<PHI>(mu));
     });
   }
 
-  void compare_output(Walker& walker) {
+  void compare_output(Walker& walker, float pi) {
     encode(top);
     float* output = walker.output.get();
     multiply(p.w_out, h.get(), classes, width, p.b_out,
              [&](int n, int half, vec logit) { store(output, n, half, logit); });
-    output_error(output, y.get(), classes);
+    if (p.squared)
+      for (int i = 0; i < classes * R; ++i) output[i] = y[i] - output[i];
+    else
+      output_error(output, y.get(), classes);
+    for (int i = 0; i < classes * R; ++i) output[i] *= pi;
   }
 
   // What an error above (units, R), behind the matrix w, pulls at layer j, whose h is at hand: (dh/dz)^T w^T error is
-  // (u - z radial) / rms where normalised, else u.
-  void pull(int64_t j, const float* w, const float* above, int units, float* u, float* radial) {
+  // (u - z radial) / rms where normalised, else u. Past the matrix goes what is `skipped`, where not null.
+  void pull(int64_t j, const float* w, const float* above, const float* skipped, int units, float* u, float* radial) {
     const float *state = layer(j), *scale = gain(j), *over = inverse.get() + j * R;
     vec sum[2] = {};
     multiply_transposed(w, above, width, units, [&](int n, int half, vec value) {
@@ -361,7 +370,7 @@ class Tile {
         value *= scale[n];
         sum[half] += value * normalisable(load(state, n, half));
       }
-      store(u, n, half, value);
+      store(u, n, half, skipped ? value + load(skipped, n, half) : value);
     });
     for (int half = 0; half < 2; ++half) {
       const vec r = load(over, 0, half);
@@ -389,9 +398,10 @@ class Tile {
   }
 
   void visit(Walker& walker, int64_t j) {
+    const float* pi = p.precisions ? p.precisions + (walker.t - 1) * (p.hidden + 1) : nullptr;
     if (j == top) {
-      compare_output(walker);
-      pull(top, p.w_out, walker.output.get(), classes, walker.u.get(), walker.radial.get());
+      compare_output(walker, pi ? pi[top + 1] : 1.0f);
+      pull(top, p.w_out, walker.output.get(), nullptr, classes, walker.u.get(), walker.radial.get());
     }
     const int64_t low = lowest(walker.t);
     if (j < low) return;
@@ -399,12 +409,13 @@ class Tile {
     if (still)
       std::fill_n(error.get(), size, 0.0f);
     else
-      compare(j);
+      compare(j, pi ? pi[j] : 1.0f);
     if (still || p.cut || j == 0) {
       std::fill_n(u_below.get(), size, 0.0f);
       std::fill_n(radial_below.get(), R, 0.0f);
     } else {
-      pull(j - 1, weights(j - 1), (BEHIND ? seen : error).get(), width, u_below.get(), radial_below.get());
+      const float* skipped = p.skips ? error.get() : nullptr;
+      pull(j - 1, weights(j - 1), (BEHIND ? seen : error).get(), skipped, width, u_below.get(), radial_below.get());
     }
     move(walker, j);
     std::swap(walker.u, u_below);
@@ -440,6 +451,10 @@ class Tile {
         value -= step * first / (square_root(second) * correction + p.eps);
         store(m_j, n, half, first);
         store(v_j, n, half, second);
+      } else if (p.momentum) {
+        const vec velocity = p.momentum * load(m_j, n, half) + gradient;
+        value -= step * (gradient + p.momentum * velocity);
+        store(m_j, n, half, velocity);
       } else {
         value -= step * gradient;
       }
@@ -461,7 +476,7 @@ class Tile {
       scatter(p.predictions + rows, seen.get(), width);
       scatter(p.errors + rows, error.get(), width);
     }
-    compare_output(walkers[0]);
+    compare_output(walkers[0], 1.0f);
     scatter(p.output_error, walkers[0].output.get(), classes);
   }
 };

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from highways.energy import Errors, Highways, Relaxed
+from highways.energy import Errors, Highways, Relaxed, Schedule
 from highways.inference.build import BuildError, library
 from highways.network import Architecture, Parameters, first_prediction
 from highways.spec import Inference
@@ -25,13 +25,12 @@ class _Problem(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("hidden", "width", "classes", "batch", "activation", "phi")),
-        *(
-            (name, ctypes.c_int64)
-            for name in ("normalised", "adam", "steps", "settled", "first", "every", "cut", "threads", "walkers")
-        ),
-        *((name, ctypes.c_float) for name in ("rms_eps", "step_size", "eps", "scale")),
+        *((name, ctypes.c_int64) for name in ("normalised", "skips", "squared", "adam", "steps", "settled")),
+        *((name, ctypes.c_int64) for name in ("first", "every", "cut", "threads", "walkers")),
+        *((name, ctypes.c_float) for name in ("rms_eps", "step_size", "momentum", "eps", "scale")),
         *((name, ctypes.c_void_p) for name in ("w_hidden", "w_out", "gain", "b_hidden", "b_out", "feedback")),
-        *((name, ctypes.c_void_p) for name in ("mu_1", "y", "states", "predictions", "errors", "output_error")),
+        *((name, ctypes.c_void_p) for name in ("precisions", "mu_1", "y", "states", "predictions", "errors")),
+        ("output_error", ctypes.c_void_p),
     )
 
 
@@ -68,6 +67,7 @@ def relax(
     scale: float,
     highways: Highways | None,
     start: Tensor | None = None,
+    schedule: Schedule | None = None,
 ) -> tuple[Tensor, Relaxed]:
     """The initial states, (L-1, B, N): the sweep, or `start` where given; and where T steps from there end."""
     swept = initial_states(parameters, x, architecture)
@@ -87,6 +87,8 @@ def relax(
     if highways is not None:
         settings |= {"first": highways.first, "every": highways.every, "feedback": highways.feedback}
         settings["cut"] = not highways.chain
+    if schedule is not None:
+        settings |= schedule._asdict()
     settings |= {"y": y, "states": states, "predictions": mu, "errors": error.hidden, "output_error": error.output}
     _call("highways_relax", parameters, swept[0], architecture, **settings)
     return initial, Relaxed(states, mu, error)
@@ -96,6 +98,8 @@ def _call(
     function: str, parameters: Parameters, mu_1: Tensor, architecture: Architecture, **settings: Any
 ) -> None:
     """Describe the problem to the library and call it; tensors are passed by address."""
+    if architecture.skips and (architecture.activation != "pre" or parameters.gain.numel()):
+        raise ValueError("native kernel: skips are those of muPC: phi before the matrix, nothing normalised")
     description = {
         "hidden": parameters.depth - 1,
         "width": mu_1.shape[1],
@@ -104,6 +108,8 @@ def _call(
         "activation": _ACTIVATIONS.index(architecture.activation),
         "phi": _PHIS.index(architecture.phi),
         "normalised": parameters.gain.shape[0],
+        "skips": architecture.skips,
+        "squared": architecture.squared,
         "rms_eps": architecture.rms_eps,
         "mu_1": mu_1,
         "w_hidden": parameters.w_hidden,

@@ -12,8 +12,20 @@ BETA_1, BETA_2 = 0.9, 0.999  # "default betas", appendix B
 Update = Callable[[Tensor, Tensor, int], None]
 
 
-def state_optimizer(inference: Inference, z: Tensor) -> Update:
-    """A function update(z, gradient, t) that moves z in place at step t = 1, 2, ..., with fresh moments."""
+def state_optimizer(inference: Inference, z: Tensor, momentum: float = 0.0) -> Update:
+    """A function update(z, gradient, t) that moves z in place at step t = 1, 2, ..., with fresh moments.
+
+    momentum: of Euler's steps, in Nesterov's form.
+    """
+    if inference.optimizer == "euler" and momentum:
+        velocity = torch.zeros_like(z)
+
+        def nesterov(z: Tensor, gradient: Tensor, t: int) -> None:
+            velocity.mul_(momentum).add_(gradient)
+            z.sub_(gradient.add(velocity, alpha=momentum), alpha=inference.step_size)
+
+        return nesterov
+
     if inference.optimizer == "euler":
 
         def euler(z: Tensor, gradient: Tensor, t: int) -> None:

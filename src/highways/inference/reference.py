@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from highways.energy import Errors, Highways, Relaxed
+from highways.energy import Errors, Highways, Relaxed, Schedule
 from highways.inference.optimizer import state_optimizer
 from highways.network import Architecture, Parameters
 from highways.spec import Inference
@@ -21,7 +21,7 @@ def prediction(parameters: Parameters, layer: int, z: Tensor, architecture: Arch
     if layer > 0:
         if architecture.activation == "pre_norm":
             h = nonlinearity(h)
-        if layer < last or architecture.normalise_output_input:
+        if layer <= parameters.gain.shape[0]:
             h = F.rms_norm(h, h.shape[-1:], parameters.gain[layer - 1], architecture.rms_eps)
         if architecture.activation in ("pre", "both"):
             h = nonlinearity(h)
@@ -32,7 +32,9 @@ def prediction(parameters: Parameters, layer: int, z: Tensor, architecture: Arch
     else:
         bias = parameters.b_out
     a = F.linear(h, parameters.matrices()[layer], bias)
-    return nonlinearity(a) if layer < last and architecture.activation in ("post", "both") else a
+    if layer < last and architecture.activation in ("post", "both"):
+        a = nonlinearity(a)
+    return a + z if architecture.skips and 0 < layer < last else a
 
 
 def predictions(parameters: Parameters, mu_1: Tensor, z: Tensor, architecture: Architecture) -> list[Tensor]:
@@ -48,13 +50,25 @@ def energy(
     z: Tensor,
     architecture: Architecture,
     below: Tensor | None = None,
+    precisions: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Eq. energy summed over the batch, and the logits (B, C); predictions are made from `below`, by default z."""
+    """Eq. energy summed over the batch, and the logits (B, C); predictions are made from `below`, by default z.
+
+    precisions (L,): factors of the terms, 1 by default.
+    """
     *mu, logits = predictions(parameters, mu_1, z if below is None else below, architecture)
-    total = F.cross_entropy(logits, y, reduction="sum")
-    for state, predicted in zip(z.unbind(), mu, strict=True):
-        total = total + 0.5 * (state - predicted).square().sum()
+    *pi, pi_output = (precisions if precisions is not None else z.new_ones(parameters.depth)).unbind()
+    total = pi_output * loss(logits, y, architecture)
+    for weight, state, predicted in zip(pi, z.unbind(), mu, strict=True):
+        total = total + weight * 0.5 * (state - predicted).square().sum()
     return total, logits
+
+
+def loss(logits: Tensor, y: Tensor, architecture: Architecture) -> Tensor:
+    """The supervisory loss, summed over the batch."""
+    if architecture.squared:
+        return 0.5 * F.mse_loss(logits, y, reduction="sum")
+    return F.cross_entropy(logits, y, reduction="sum")
 
 
 def augmented_energy(
@@ -64,12 +78,13 @@ def augmented_energy(
     z: Tensor,
     architecture: Architecture,
     highways: Highways | None,
+    precisions: Tensor | None = None,
 ) -> Tensor:
     """Eq. aug_energy summed over the batch: E + sum_{i in S} z_i^T alpha V_i sg(eps_L)."""
     below = z
     if highways is not None and not highways.chain:
         below = torch.cat([z[:-1].detach(), z[-1:]])
-    total, logits = energy(parameters, mu_1, y, z, architecture, below)
+    total, logits = energy(parameters, mu_1, y, z, architecture, below, precisions)
     if highways is None:
         return total
     output_error = (y - logits.softmax(-1)).detach()
@@ -86,23 +101,26 @@ def relax(
     scale: float,
     highways: Highways | None,
     start: Tensor | None = None,
+    schedule: Schedule | None = None,
 ) -> tuple[Tensor, Relaxed]:
     """The initial states, (L-1, B, N): the sweep, or `start` where given; and where T steps from there end."""
     swept = initial_states(parameters, x, architecture)
     mu_1 = swept[0]
     initial = swept if start is None else start
     z = initial.clone()
-    update = state_optimizer(inference, z)
+    update = state_optimizer(inference, z, schedule.momentum if schedule else 0.0)
     for t in range(1, inference.steps + 1):
         with torch.enable_grad():
             free = z.detach().requires_grad_()
-            total = augmented_energy(parameters, mu_1, y, free, architecture, highways)
+            precisions = schedule.precisions[t - 1] if schedule else None
+            total = augmented_energy(parameters, mu_1, y, free, architecture, highways, precisions)
             (gradient,) = torch.autograd.grad(total, free)
         update(z, gradient * scale, t)
     with torch.no_grad():
         *hidden, logits = predictions(parameters, mu_1, z, architecture)
         mu = torch.stack(hidden)
-        return initial, Relaxed(z, mu, Errors(z - mu, y - logits.softmax(-1)))
+        predicted = logits if architecture.squared else logits.softmax(-1)
+        return initial, Relaxed(z, mu, Errors(z - mu, y - predicted))
 
 
 @torch.no_grad()

@@ -49,7 +49,7 @@ class Rule(dkp.Rule):
         mu_1 = first_prediction(parameters, x, self.architecture)
         for step in range(self.options.steps + 1):
             predictions = predict(parameters, z, mu_1, self.architecture)
-            error = errors(z, y, predictions)
+            error = errors(z, y, predictions, self.architecture)
             if step < self.options.steps:
                 gradient = state_gradient(parameters, predictions, error, self.architecture)
                 z = z - self.options.step_size * gradient

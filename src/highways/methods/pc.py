@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from highways.arithmetic import exact_float32
-from highways.energy import Highways, Relaxed, weight_gradient
+from highways.energy import Highways, Relaxed, Schedule, weight_gradient
 from highways.inference import relax
 from highways.methods import base
 from highways.methods.base import Gradient, mean_over_batch
@@ -17,6 +17,8 @@ from highways.spec import RunSpec
 
 class Rule(base.Rule):
     """E-step by `inference.relax`, M-step by Eq. W_update_pc."""
+
+    schedule: Schedule | None = None
 
     def __init__(self, spec: RunSpec, parameters: Parameters, kernel: str) -> None:
         assert spec.inference is not None
@@ -32,7 +34,7 @@ class Rule(base.Rule):
     def infer(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> tuple[Tensor, Relaxed]:
         """The E-step: the initial states, and where they end."""
         settings = (self.inference, self.architecture, self.conventions, self.highways(update), self.kernel)
-        return relax(parameters, x, y, *settings)
+        return relax(parameters, x, y, *settings, self.schedule)
 
     @torch.no_grad()
     def gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> Gradient:

@@ -12,58 +12,47 @@ at arrival and 1 else: another algorithm. Local in space; it needs a clock.
 Cost: T steps on the layers that the signal has reached, that is, about L^2/2 layer steps at T = L + 3.
 """
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from highways.arithmetic import exact_float32
-from highways.energy import Errors, Relaxed, errors, initial_states, predict, state_gradient, weight_gradient
-from highways.methods import base
+from highways.energy import Errors, Relaxed, Schedule, weight_gradient
+from highways.methods import pc
 from highways.methods.base import Gradient, mean_over_batch
-from highways.methods.sweeps import reached
+from highways.methods.options import Precision
 from highways.network import Architecture, Parameters, output_error, output_prediction
-from highways.spec import RunSpec
+from highways.spec import Inference, RunSpec
 
 
-class Rule(base.Rule):
+class Rule(pc.Rule):
     """Relaxation under a schedule of precisions, then the weight step at the forward sweep or at the states."""
 
     def __init__(self, spec: RunSpec, parameters: Parameters, kernel: str) -> None:
-        self.options, self.architecture = spec.rule, Architecture.of(spec)
-        self.depth = spec.network.depth
-        self.steps = self.depth + 3 if spec.rule.steps is None else spec.rule.steps
-
-    def precisions(self, t: int) -> list[float]:
-        """pi_1..pi_L at step t = 0, 1, ..."""
-        literal = self.options.schedule == "literal"
-        at_arrival = 1 / self.options.step_size if literal else 1.0
-        else_ = 1.0 if literal else self.options.off_spike
-        return [at_arrival if t == self.depth - i else else_ for i in range(1, self.depth + 1)]
+        self.options, self.architecture, self.kernel = spec.rule, Architecture.of(spec), kernel
+        depth = spec.network.depth
+        steps = depth + 3 if spec.rule.steps is None else spec.rule.steps
+        self.inference = Inference("euler", spec.rule.step_size, steps)
+        self.conventions = replace(spec.conventions, state_gradient="sum", initial_state="exact")
+        self.schedule = Schedule(precisions(spec.rule, depth, steps).to(parameters.w_out), spec.rule.momentum)
 
     @torch.no_grad()
     def gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> Gradient:
+        start, found = self.infer(parameters, x, y, update)
         with exact_float32():
-            start = initial_states(parameters, x, self.architecture)
             logits = output_prediction(parameters, start[-1], self.architecture)
-            z = self.relaxed(parameters, start, y)
             if self.options.forward_update:
-                found = Relaxed(start, start, Errors(z - start, output_error(y, logits, self.architecture)))
-            else:
-                predictions = predict(parameters, z, start[0], self.architecture)
-                found = Relaxed(z, predictions.mu, errors(z, y, predictions))
+                output = output_error(y, logits, self.architecture)
+                found = Relaxed(start, start, Errors(found.z - start, output))
             weights = weight_gradient(parameters, x, found, self.architecture)
         return Gradient(mean_over_batch(weights, len(x)), logits, found.errors)
 
-    def relaxed(self, parameters: Parameters, start: Tensor, y: Tensor) -> Tensor:
-        """The states after T steps from the forward sweep `start`, (L-1, B, N)."""
-        z, velocity, momentum = start.clone(), torch.zeros_like(start), self.options.momentum
-        for t in range(self.steps):
-            lowest, above = reached(parameters, t)
-            predictions = predict(above, z[lowest:], start[lowest], self.architecture)
-            error = errors(z[lowest:], y, predictions)
-            *hidden, output = self.precisions(t)
-            pi = torch.tensor(hidden[lowest:], dtype=z.dtype, device=z.device).reshape(-1, 1, 1)
-            weighted = Errors(pi * error.hidden, output * error.output)
-            gradient = state_gradient(above, predictions, weighted, self.architecture)
-            v = velocity[lowest:].mul_(momentum).add_(gradient)
-            z[lowest:] -= self.options.step_size * (gradient + momentum * v)
-        return z
+
+def precisions(options: Precision, depth: int, steps: int) -> Tensor:
+    """pi_1..pi_L at t = 0..T-1, (T, L)."""
+    literal = options.schedule == "literal"
+    pi = torch.full((steps, depth), 1.0 if literal else options.off_spike, dtype=torch.float64)
+    for t in range(min(steps, depth)):
+        pi[t, depth - 1 - t] = 1 / options.step_size if literal else 1.0
+    return pi

@@ -60,21 +60,3 @@ def downwards(parameters: Parameters, sweep: Sweep, output: Tensor, architecture
         if architecture.activates_prediction:
             g = times_phi_prime(g, sweep.predictions[layer - 1], architecture)
     return torch.stack(found[::-1])
-
-
-def reached(parameters: Parameters, t: int) -> tuple[int, Parameters]:
-    """The lowest hidden layer, from 0, that moves at step t = 0, 1, ... from the forward sweep, and the
-    network from there on.
-
-    The output error comes down one layer per step; below, errors are zero, and so are gradients.
-    """
-    lowest = max(0, parameters.depth - 2 - t)
-    above = Parameters(
-        parameters.w_in,
-        parameters.w_hidden[lowest:],
-        parameters.w_out,
-        parameters.gain[lowest:],
-        b_hidden=None if parameters.b_hidden is None else parameters.b_hidden[lowest:],
-        b_out=parameters.b_out,
-    )
-    return lowest, above
