@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,20 @@ def write(path: Path, record: dict[str, Any]) -> None:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Read a record and check its schema and its spec; RecordError says what is wrong."""
+    """Read a record and check its schema and its spec; RecordError says what is wrong.
+
+    A file that has not changed is read once per process, since a report asks for it many times: do not change
+    what is returned.
+    """
+    try:
+        now = path.stat()
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read ({error.strerror})") from None
+    return _read(path, now.st_dev, now.st_ino, now.st_mtime_ns, now.st_size)
+
+
+@cache
+def _read(path: Path, *version: int) -> dict[str, Any]:
     from highways.schema import first_problem  # training needs no jsonschema
 
     try:

@@ -123,3 +123,10 @@ def test_layers_have_one_row_per_value_and_what_only_some_rules_have(config, fol
     assert list(found["layer"]) == [0, 1]
     assert found["value"].tolist()[0] == -0.5
     assert set(frame[frame["quantity"] == "rms_state"]["layer"]) == {1}
+
+
+def test_a_record_that_changes_is_read_again(config, folder, record, find):
+    run = find("L008/hep", "alpha1.8_k1/seed1")
+    for accuracy in (0.95, 0.25):
+        record(run, accuracy, 0.96)
+        assert only(load(all_runs(config), folder), run.path)["test_accuracy"] == accuracy
