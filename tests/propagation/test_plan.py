@@ -10,6 +10,7 @@ from highways import config as configuration
 from highways import paper as published
 from highways.analysis import propagation as analysis
 from highways.analysis.drawing import NothingRun
+from highways.analysis.propagation_tables import TRACE_TABLES
 from highways.fields import SpecError
 from highways.methods import METHODS
 from highways.propagation import plan, trace
@@ -48,9 +49,7 @@ def test_an_artefact_reads_the_traces_that_the_plan_names(experiment, folder, mo
     asked = set()
     read = trace.read
     monkeypatch.setattr(analysis, "read", lambda path, spec: asked.add(spec.path) or read(path, spec))
-    makers, wanted = (
-        (analysis.TRACE_TABLES, plan.TABLES) if kind == "table" else (analysis.TRACE_FIGURES, plan.FIGURES)
-    )
+    makers, wanted = (TRACE_TABLES, plan.TABLES) if kind == "table" else (analysis.TRACE_FIGURES, plan.FIGURES)
     made = makers[name](experiment, folder)
     assert asked == {one.path for one in wanted[name](experiment)}
     if kind == "figure":
@@ -68,14 +67,14 @@ def test_a_figure_of_nothing_names_its_target(experiment, tmp_path, name):
 
 @pytest.mark.parametrize("name", plan.TABLES)
 def test_a_table_of_nothing_says_not_run(experiment, tmp_path, name):
-    frame = analysis.TRACE_TABLES[name](experiment, tmp_path).frame
+    frame = TRACE_TABLES[name](experiment, tmp_path).frame
     assert (frame == "not run").all().all()
 
 
 def test_the_table_has_the_papers_layers_values_and_ours(paper, tmp_path):
     for spec in plan.TABLES["optimizer"](paper):
         trace.write(tmp_path / f"{spec.path}.npz", made_up(spec))
-    frame = analysis.TRACE_TABLES["optimizer"](paper, tmp_path).frame
+    frame = TRACE_TABLES["optimizer"](paper, tmp_path).frame
     assert list(frame.index) == [str(layer) for layer in published.error_layers()]
     assert frame.loc["60", "gradient descent (paper)"] == "4.0e-03"
     assert frame.loc["10", "gradient descent (paper)"] == "<1.0e-17"

@@ -13,7 +13,8 @@ from highways.analysis import rendering, style
 from highways.analysis import selection as selecting
 from highways.analysis.figures import FIGURES
 from highways.analysis.frame import load
-from highways.analysis.propagation import TRACE_FIGURES, TRACE_TABLES
+from highways.analysis.propagation import TRACE_FIGURES
+from highways.analysis.propagation_tables import TRACE_TABLES
 from highways.analysis.rendering import Table
 from highways.analysis.selection import Selection, SelectionError
 from highways.analysis.tables import TABLES

@@ -1,4 +1,4 @@
-"""The figures and tables of signal propagation, from the traces of `highways propagate`."""
+"""The figures of signal propagation, from the traces of `highways propagate`."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-import pandas as pd
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
@@ -14,9 +13,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from highways import paper
 from highways.analysis import drawing, style
-from highways.analysis.rendering import Table
 from highways.methods import METHODS
 from highways.propagation import plan
 from highways.propagation.plan import PANELS, ROWS
@@ -38,7 +35,8 @@ def traces(wanted: Iterable[Propagation], folder: Path) -> list[Trace]:
     return [trace for trace in found if trace is not None]
 
 
-def _found(wanted: Mapping[K, Sequence[Propagation]], folder: Path) -> dict[K, list[Trace]]:
+def of_columns(wanted: Mapping[K, Sequence[Propagation]], folder: Path) -> dict[K, list[Trace]]:
+    """Those of every column that have been made, one per seed."""
     return {key: traces(seeds, folder) for key, seeds in wanted.items()}
 
 
@@ -53,7 +51,8 @@ def _demand(name: str, found: Iterable[Sequence[Trace]]) -> None:
         raise drawing.NothingRun(f"figure {name}: none of its traces is there; run the target figure_{name}")
 
 
-def _about(config: Config, *more: str) -> list[str]:
+def about(config: Config, *more: str) -> list[str]:
+    """What a reader must know of all these traces, and what concerns one figure or table."""
     block = config["propagation"]
     hep = plan.untrained(config, "paper", "hep", block["depth"], 0, plan.optimizers(config)["gd"].inference).run
     assert hep.highway is not None
@@ -70,7 +69,7 @@ def maps(name: str, optimizer: str) -> Callable[[Config, Path], Figure]:
     """A figure of the error over layers and steps: a row per network, a column per model."""
 
     def figure(config: Config, folder: Path) -> Figure:
-        found = _found(plan.panels(config, optimizer), folder)
+        found = of_columns(plan.panels(config, optimizer), folder)
         titles = [
             f"({letter}) {PANELS[column]}, {ROWS[row]}"
             for letter, (row, column) in zip("abcabc", found, strict=True)
@@ -79,7 +78,7 @@ def maps(name: str, optimizer: str) -> Callable[[Config, Path], Figure]:
         n = drawing.between(len(seeds) for seeds in found.values() if seeds)
         chosen = plan.optimizers(config)[optimizer].title
         note = f"Optimizer of the states: {chosen}. Mean of the rms error over {n} seeds. {_GREY}"
-        style.finish(drawn, _about(config, note))
+        style.finish(drawn, about(config, note))
         return drawn
 
     return figure
@@ -139,7 +138,7 @@ def convergence(name: str, optimizer: str) -> Callable[[Config, Path], Figure]:
     def figure(config: Config, folder: Path) -> Figure:
         chosen = plan.optimizers(config)[optimizer]
         block = config["propagation"]
-        found = _found(plan.panels(config, optimizer), folder)
+        found = of_columns(plan.panels(config, optimizer), folder)
         _demand(name, found.values())
         drawn, panels = drawing.panels(len(ROWS), len(PANELS), (7.2, 4.8))
         layers = sorted(block["layers"])
@@ -167,7 +166,7 @@ def convergence(name: str, optimizer: str) -> Callable[[Config, Path], Figure]:
         drawn.legend(handles=handles, loc="outside right upper")
         style.finish(
             drawn,
-            _about(
+            about(
                 config,
                 f"Optimizer of the states: {chosen.title}. "
                 "One line per seed and layer; a layer without energy has no line.",
@@ -180,7 +179,7 @@ def convergence(name: str, optimizer: str) -> Callable[[Config, Path], Figure]:
 
 def transient(config: Config, folder: Path) -> Figure:
     """The first signal that reaches a layer under gradient descent, beside λ^(L-i) times the backprop error."""
-    found = _found(plan.arrivals(config), folder)
+    found = of_columns(plan.arrivals(config), folder)
     _demand("transient", found.values())
     drawn, panels = drawing.panels(1, len(found), (7.2, 2.9))
     size = config["propagation"]["step_size"]
@@ -220,7 +219,7 @@ def law(trace: Trace) -> Array:
 
 def steady(config: Config, folder: Path) -> Figure:
     """The errors after the last step beside those at rest: the product of Jacobians, with HEP's highways."""
-    found = _found(plan.settled(config), folder)
+    found = of_columns(plan.settled(config), folder)
     _demand("steady", found.values())
     drawn, panels = drawing.panels(4, len(PANELS), (7.2, 7.0))
     for axes, ((optimizer, row, column), seeds) in zip(panels, found.items(), strict=True):
@@ -250,7 +249,7 @@ def steady(config: Config, folder: Path) -> Figure:
     drawn.legend(handles=handles, loc="outside upper center", ncols=2)
     style.finish(
         drawn,
-        _about(
+        about(
             config,
             "Where both lines agree the states have settled. Jacobians at the states of the last step. "
             "One line per seed.",
@@ -262,7 +261,7 @@ def steady(config: Config, folder: Path) -> Figure:
 def during_training(config: Config, folder: Path) -> Figure:
     """The maps at some epochs of training: a row per method."""
     during = config["propagation"]["during_training"]
-    found = _found(plan.training_moments(config), folder)
+    found = of_columns(plan.training_moments(config), folder)
     titles = [f"{METHODS[method].title}, epoch {epoch}" for method, epoch in found]
     size = (1.7 * len(during["epochs"]) + 1.0, 4.4)
     drawn = _maps("propagation_training", config, list(found.values()), titles, len(during["methods"]), size)
@@ -276,7 +275,7 @@ def during_training(config: Config, folder: Path) -> Figure:
 
 def rules(config: Config, folder: Path) -> Figure:
     """The maps of all learning rules on the network that is trained."""
-    found = _found(plan.rules(config), folder)
+    found = of_columns(plan.rules(config), folder)
     titles = [f"{METHODS[method].title}{_how(method)}" for method in found]
     drawn = _maps("propagation_rules", config, list(found.values()), titles, 2, (9.2, 5.4))
     note = (
@@ -298,7 +297,7 @@ def _how(method: str) -> str:
 
 def floor(config: Config, folder: Path) -> Figure:
     """Vanilla PC under gradient descent in several arithmetics: what of the floor is rounding."""
-    found = _found(plan.arithmetics(config), folder)
+    found = of_columns(plan.arithmetics(config), folder)
     _demand("floor", found.values())
     drawn, panels = drawing.panels(1, len(ROWS), (6.4, 2.9))
     shades = dict(zip(plan.ARITHMETICS, ("#E69F00", "#0072B2", "black"), strict=True))
@@ -324,88 +323,6 @@ def floor(config: Config, folder: Path) -> Figure:
     return drawn
 
 
-def optimizer_table(config: Config, folder: Path) -> Table:
-    """The paper's table of the error of some layers after relaxation, in both networks."""
-    titles = {name: chosen.title for name, chosen in plan.optimizers(config).items()}
-    columns = {
-        f"{titles[name]}, {ROWS[row]}": seeds for (row, name), seeds in plan.optimizer_columns(config).items()
-    }
-    published = {title: name for name, title in titles.items()}
-    return _layer_table(
-        "optimizer",
-        "Error of layer ℓ of untrained vanilla PC after relaxation, by optimizer of the states",
-        config,
-        folder,
-        columns,
-        published,
-    )
-
-
-def step_table(config: Config, folder: Path) -> Table:
-    """The two Adam columns at other step sizes, in the plain network."""
-    columns = {f"ε = {eps:g}, step {size:g}": seeds for (eps, size), seeds in plan.step_sizes(config).items()}
-    published = {"ε = 1e-8": "adam_1e-8", "ε = 1e-2": "adam_1e-2"}
-    return _layer_table(
-        "adam_steps",
-        "The Adam columns at other step sizes: vanilla PC, plain net",
-        config,
-        folder,
-        columns,
-        published,
-    )
-
-
-def _layer_table(
-    name: str,
-    caption: str,
-    config: Config,
-    folder: Path,
-    columns: Mapping[str, Sequence[Propagation]],
-    published: Mapping[str, str],
-) -> Table:
-    """Ours by column, the geometric mean over seeds and their range, then the paper's columns."""
-    block = config["propagation"]
-    found = _found(columns, folder)
-    comparable = block["depth"] == paper.relaxation()["depth"]
-    layers = paper.error_layers() if comparable else sorted(block["layers"], reverse=True)
-    rows, data = [], []
-    for layer in layers:
-        row = {"ℓ": str(layer)}
-        for title, seeds in found.items():
-            values = [float(trace.errors[-1, layer]) for trace in seeds]
-            row[title] = _spread(values)
-            data.append(
-                {
-                    "layer": layer,
-                    "column": title,
-                    "values": ";".join(f"{value:.6g}" for value in values),
-                    "n": len(values),
-                }
-            )
-        for title, key in published.items() if comparable else ():
-            printed = paper.layer_error(layer, key)
-            row[f"{title} (paper)"] = f"{'<' if printed.upper_bound else ''}{printed.value:.1e}"
-            data.append({"layer": layer, "column": f"{title} (paper)", "values": f"{printed.value:g}", "n": 1})
-        rows.append(row)
-    notes = _about(
-        config,
-        f"{block['steps']} steps. Rms over the units of the layer: geometric mean over the seeds "
-        "(smallest to largest). "
-        f"Layer 0 is the first hidden layer and {block['depth'] - 1} the output, the only indexing under which "
-        "the paper's numbers come out.",
-    )
-    return Table(name, caption, pd.DataFrame(rows).set_index("ℓ"), pd.DataFrame(data), tuple(notes))
-
-
-def _spread(values: Sequence[float]) -> str:
-    if not values:
-        return NOT_RUN
-    if min(values) == 0:
-        return "0" if max(values) == 0 else f"0 to {max(values):.1e}"
-    middle = float(np.exp(np.mean(np.log(values))))
-    return f"{middle:.1e} ({min(values):.1e} to {max(values):.1e})" if len(values) > 1 else f"{middle:.1e}"
-
-
 TRACE_FIGURES: dict[str, Callable[[Config, Path], Figure]] = {
     "propagation": maps("propagation", "gd"),
     "propagation_adam": maps("propagation_adam", "adam_1e-2"),
@@ -417,4 +334,3 @@ TRACE_FIGURES: dict[str, Callable[[Config, Path], Figure]] = {
     "propagation_rules": rules,
     "floor": floor,
 }
-TRACE_TABLES: dict[str, Callable[[Config, Path], Table]] = {"optimizer": optimizer_table, "adam_steps": step_table}

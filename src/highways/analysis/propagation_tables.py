@@ -1,0 +1,100 @@
+"""The tables of signal propagation, from the traces of `highways propagate`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from highways import paper
+from highways.analysis.propagation import NOT_RUN, about, of_columns
+from highways.analysis.rendering import Table
+from highways.propagation import plan
+from highways.propagation.plan import ROWS
+from highways.propagation.spec import Propagation
+from highways.runs import Config
+
+
+def optimizer_table(config: Config, folder: Path) -> Table:
+    """The paper's table of the error of some layers after relaxation, in both networks."""
+    titles = {name: chosen.title for name, chosen in plan.optimizers(config).items()}
+    columns = {
+        f"{titles[name]}, {ROWS[row]}": seeds for (row, name), seeds in plan.optimizer_columns(config).items()
+    }
+    published = {title: name for name, title in titles.items()}
+    return _layer_table(
+        "optimizer",
+        "Error of layer ℓ of untrained vanilla PC after relaxation, by optimizer of the states",
+        config,
+        folder,
+        columns,
+        published,
+    )
+
+
+def step_table(config: Config, folder: Path) -> Table:
+    """The two Adam columns at other step sizes, in the plain network."""
+    columns = {f"ε = {eps:g}, step {size:g}": seeds for (eps, size), seeds in plan.step_sizes(config).items()}
+    published = {"ε = 1e-8": "adam_1e-8", "ε = 1e-2": "adam_1e-2"}
+    return _layer_table(
+        "adam_steps",
+        "The Adam columns at other step sizes: vanilla PC, plain net",
+        config,
+        folder,
+        columns,
+        published,
+    )
+
+
+def _layer_table(
+    name: str,
+    caption: str,
+    config: Config,
+    folder: Path,
+    columns: Mapping[str, Sequence[Propagation]],
+    published: Mapping[str, str],
+) -> Table:
+    """Ours by column, the geometric mean over seeds and their range, then the paper's columns."""
+    block = config["propagation"]
+    found = of_columns(columns, folder)
+    comparable = block["depth"] == paper.relaxation()["depth"]
+    layers = paper.error_layers() if comparable else sorted(block["layers"], reverse=True)
+    rows, data = [], []
+    for layer in layers:
+        row = {"ℓ": str(layer)}
+        for title, seeds in found.items():
+            values = [float(trace.errors[-1, layer]) for trace in seeds]
+            row[title] = _spread(values)
+            data.append(
+                {
+                    "layer": layer,
+                    "column": title,
+                    "values": ";".join(f"{value:.6g}" for value in values),
+                    "n": len(values),
+                }
+            )
+        for title, key in published.items() if comparable else ():
+            printed = paper.layer_error(layer, key)
+            row[f"{title} (paper)"] = f"{'<' if printed.upper_bound else ''}{printed.value:.1e}"
+            data.append({"layer": layer, "column": f"{title} (paper)", "values": f"{printed.value:g}", "n": 1})
+        rows.append(row)
+    notes = about(
+        config,
+        f"{block['steps']} steps. Rms over the units of the layer: geometric mean over the seeds "
+        "(smallest to largest). "
+        f"Layer 0 is the first hidden layer and {block['depth'] - 1} the output, the only indexing under which "
+        "the paper's numbers come out.",
+    )
+    return Table(name, caption, pd.DataFrame(rows).set_index("ℓ"), pd.DataFrame(data), tuple(notes))
+
+
+def _spread(values: Sequence[float]) -> str:
+    if not values:
+        return NOT_RUN
+    if min(values) == 0:
+        return "0" if max(values) == 0 else f"0 to {max(values):.1e}"
+    middle = float(np.exp(np.mean(np.log(values))))
+    return f"{middle:.1e} ({min(values):.1e} to {max(values):.1e})" if len(values) > 1 else f"{middle:.1e}"
+
+
+TRACE_TABLES: dict[str, Callable[[Config, Path], Table]] = {"optimizer": optimizer_table, "adam_steps": step_table}
