@@ -152,3 +152,28 @@ def test_skips_keep_the_activity_of_mupc_alive(seed: int) -> None:
         # Of one layer's factor on the rms the spread is some sqrt(5 / 4N), and this is four of it.
         spread = 4 * math.sqrt(5 / (4 * 128) * layer)
         assert abs(math.log(without[layer - 1]) - (1 - layer) / 2 * math.log(2)) < spread
+
+
+def test_the_signal_of_mupc_is_lost_in_rounding_some_layers_below_the_output() -> None:
+    """The published step of 0.5 on a batch mean is lambda = 0.5 / B. With J near the identity of the skips and a
+    constant output error, eps k layers below the top is C(T, k + 1) / T lambda^k of the top's: states of order 1
+    do not feel 1e-8 of a small move in float32, and the matrices below learn nothing at all.
+    """
+    settings: dict[str, Any] = {
+        "depth": 32,
+        "width": 128,
+        "phi": "relu",
+        "batch": 128,
+        "inputs": 784,
+        "classes": 10,
+    }
+    step = 0.5
+    wide = make_problem("mupc", **settings, rule={"step_size": step}).gradient()
+    sizes = wide.errors.hidden.square().mean((1, 2)).sqrt().flip(0)
+    for k in range(7):
+        expected = math.comb(32, k + 1) / 32 * (step / 128) ** k
+        assert sizes[k] / sizes[0] == pytest.approx(expected, rel=0.15)
+    single = make_problem("mupc", **settings, dtype="float32", rule={"step_size": step}).gradient()
+    moved = [bool(matrix.any()) for matrix in single.weights.matrices()]
+    assert not any(moved[:24])
+    assert all(moved[28:])

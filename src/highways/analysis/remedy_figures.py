@@ -193,6 +193,7 @@ def _title(remedy: Remedy, cell: Cell, depth: int) -> str:
 
 def _cosines(axes: Axes, remedy: Remedy, cell: Cell, folder: Path) -> set[str]:
     """Draw the cosines at both moments; which kinds there are."""
+    axes.set_xlim(-1, remedy.cell[1])  # what has no cosine shows as a gap
     axes.set_ylim(-1.08, 1.08)
     axes.set_yticks([-1, 0, 1])
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
