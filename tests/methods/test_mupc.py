@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -159,14 +160,7 @@ def test_the_signal_of_mupc_is_lost_in_rounding_some_layers_below_the_output() -
     constant output error, eps k layers below the top is C(T, k + 1) / T lambda^k of the top's: states of order 1
     do not feel 1e-8 of a small move in float32, and the matrices below learn nothing at all.
     """
-    settings: dict[str, Any] = {
-        "depth": 32,
-        "width": 128,
-        "phi": "relu",
-        "batch": 128,
-        "inputs": 784,
-        "classes": 10,
-    }
+    settings: dict[str, Any] = {"depth": 32, "width": 128, "batch": 128, "inputs": 784, "phi": "relu"}
     step = 0.5
     wide = make_problem("mupc", **settings, rule={"step_size": step}).gradient()
     sizes = wide.errors.hidden.square().mean((1, 2)).sqrt().flip(0)
