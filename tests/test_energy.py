@@ -31,12 +31,12 @@ ALL_READINGS = pytest.mark.parametrize("reading", READINGS, ids=name_of)
 
 def energy_of(problem: Problem, z: Tensor) -> Tensor:
     predictions = problem.predict(z)
-    return energy.energy(problem.y, predictions, energy.errors(z, problem.y, predictions))
+    return energy.energy(problem.y, predictions, energy.errors(z, problem.y, predictions, problem.architecture))
 
 
 def state_gradient_of(problem: Problem, z: Tensor) -> Tensor:
     predictions = problem.predict(z)
-    error = energy.errors(z, problem.y, predictions)
+    error = energy.errors(z, problem.y, predictions, problem.architecture)
     return energy.state_gradient(problem.parameters, predictions, error, problem.architecture, problem.highways)
 
 
@@ -60,7 +60,7 @@ def test_energy_and_errors_of_a_network_of_five_numbers() -> None:
     z = torch.tensor([[[3.0, -4.0]], [[1.0, 0.5]]]).double()
     mu_1 = network.first_prediction(parameters, x, architecture)
     predictions = energy.predict(parameters, z, mu_1, architecture)
-    error = energy.errors(z, y, predictions)
+    error = energy.errors(z, y, predictions, problem.architecture)
 
     h = 0.5 * 3 / math.sqrt(12.5)
     p = 1 / (1 + math.exp(0.0))  # the logits are 1 * 1 and 2 * 0.5
@@ -110,7 +110,7 @@ def test_the_output_error_is_the_downhill_direction_of_the_loss_in_the_logits() 
         lambda logits: torch.nn.functional.cross_entropy(logits, problem.y, reduction="sum"),
         predictions.logits,
     )
-    error = energy.errors(problem.states(), problem.y, predictions)
+    error = energy.errors(problem.states(), problem.y, predictions, problem.architecture)
     torch.testing.assert_close(error.output, -slope, **DIFFERENCES)
 
 
