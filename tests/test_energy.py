@@ -60,7 +60,7 @@ def test_energy_and_errors_of_a_network_of_five_numbers() -> None:
     z = torch.tensor([[[3.0, -4.0]], [[1.0, 0.5]]]).double()
     mu_1 = network.first_prediction(parameters, x, architecture)
     predictions = energy.predict(parameters, z, mu_1, architecture)
-    error = energy.errors(z, y, predictions, problem.architecture)
+    error = energy.errors(z, y, predictions, architecture)
 
     h = 0.5 * 3 / math.sqrt(12.5)
     p = 1 / (1 + math.exp(0.0))  # the logits are 1 * 1 and 2 * 0.5
