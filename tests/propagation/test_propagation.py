@@ -117,7 +117,7 @@ def test_the_paper_s_network_relaxes_as_in_training(small, image):
     point = networks.at(chain, z[0] * 0, image[1], z)
     y, states = image[1].unsqueeze(0), z.unsqueeze(1)
     predictions = energy.predict(chain.parameters, states, z[:1] * 0, chain.architecture)
-    error = energy.errors(states, y, predictions)
+    error = energy.errors(states, y, predictions, chain.architecture)
     truth = energy.state_gradient(chain.parameters, predictions, error, chain.architecture)[:, 0]
     torch.testing.assert_close(point.hidden_error - networks.pulls(chain, point), truth, **ROUNDING)
 
