@@ -11,15 +11,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from highways import optimisation
 from highways.network import Parameters
-from networks import (
-    CLASSES,
-    READINGS,
-    PlainNetwork,
-    Problem,
-    make_problem,
-    name_of,
-    stream,
-)
+from networks import CLASSES, READINGS, PlainNetwork, Problem, make_problem, name_of, stream
 
 ALL_READINGS = pytest.mark.parametrize("reading", READINGS, ids=name_of)
 PHIS = pytest.mark.parametrize("phi", ["tanh", "relu"])

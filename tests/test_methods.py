@@ -30,10 +30,8 @@ from networks import (
     make_spec,
     name_of,
 )
+from rules import ALL_READINGS, DEPTHS, PHIS
 
-ALL_READINGS = pytest.mark.parametrize("reading", READINGS, ids=name_of)
-PHIS = pytest.mark.parametrize("phi", ["tanh", "relu"])
-DEPTHS = pytest.mark.parametrize("depth", [2, 3, 5])
 # What differs between two ways of adding up some dozens of numbers of size 1.
 ROUNDING = {"rtol": 0, "atol": 1e-12}
 

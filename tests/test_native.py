@@ -115,6 +115,11 @@ def assert_agree(ours: tuple[Tensor, Errors], exact: tuple[Tensor, Errors]) -> N
         torch.testing.assert_close(mine.double(), theirs, rtol=0, atol=1e-5)
 
 
+def assert_same_bits(ours: tuple[Tensor, Errors], theirs: tuple[Tensor, Errors]) -> None:
+    for mine, other in zip((ours[0], *ours[1]), (theirs[0], *theirs[1]), strict=True):
+        assert torch.equal(mine, other)
+
+
 @pytest.mark.parametrize("inference", [EULER, ADAM], ids=["euler", "adam"])
 @pytest.mark.parametrize("phi", ["relu", "tanh"])
 @pytest.mark.parametrize("reading", READINGS, ids=lambda r: "-".join(str(value) for value in r.values()))
@@ -151,8 +156,7 @@ def test_precisions_of_one_without_momentum_change_no_bit():
     case = problem("pc", activation="post")
     plain = case.relax(EULER)
     case.schedule = Schedule(torch.ones(EULER.steps, 6))
-    for mine, theirs in zip((case.relax(EULER)[0], *case.relax(EULER)[1]), (plain[0], *plain[1]), strict=True):
-        assert torch.equal(mine, theirs)
+    assert_same_bits(case.relax(EULER), plain)
 
 
 @pytest.mark.parametrize("loss", ["squared", "cross_entropy"])
@@ -230,9 +234,7 @@ def test_leaving_out_what_cannot_move_changes_no_bit(method, every, inference):
     """States that are handed over are computed in full, even where they are the sweep."""
     case = problem(method, depth=12, every=every)
     case.schedule = random_schedule(12) if method == "pc" and inference is EULER else None
-    ours, full = case.relax(inference), case.relax(inference, start=case.start())
-    for mine, theirs in zip((ours[0], *ours[1]), (full[0], *full[1]), strict=True):
-        assert torch.equal(mine, theirs)
+    assert_same_bits(case.relax(inference), case.relax(inference, start=case.start()))
 
 
 @pytest.mark.parametrize(("method", "every"), [("pc", 1), ("hep", 1), ("hep", 4)])
@@ -245,10 +247,8 @@ def test_steps_that_go_down_together_change_no_bit(method, every, depth, inferen
     for walkers in (1, 2, 3, 5, 20):
         monkeypatch.setattr(native, "WALKERS", walkers)
         results.append(case.relax(inference))
-    for states, error in results[1:]:
-        assert torch.equal(states, results[0][0])
-        assert torch.equal(error.hidden, results[0][1].hidden)
-        assert torch.equal(error.output, results[0][1].output)
+    for result in results[1:]:
+        assert_same_bits(result, results[0])
 
 
 def test_states_off_their_predictions_are_relaxed_in_full():
@@ -260,9 +260,7 @@ def test_states_off_their_predictions_are_relaxed_in_full():
 def test_a_highway_of_strength_zero_changes_no_bit():
     plain, cut = problem("pc", depth=7), problem("hep", depth=7)
     cut.highways = cut.highways._replace(feedback=0.0 * cut.highways.feedback)
-    for mine, theirs in zip(cut.relax(ADAM), plain.relax(ADAM), strict=True):
-        for a, b in zip(mine, theirs, strict=True):
-            assert torch.equal(a, b)
+    assert_same_bits(cut.relax(ADAM), plain.relax(ADAM))
 
 
 def test_the_result_depends_neither_on_threads_nor_on_what_is_beside_a_sample():

@@ -41,9 +41,9 @@ def read(path: Path) -> dict[str, Any]:
     """
     try:
         now = path.stat()
+        return _read(path, now.st_dev, now.st_ino, now.st_mtime_ns, now.st_size)
     except OSError as error:
         raise RecordError(f"{path}: cannot be read ({error.strerror})") from None
-    return _read(path, now.st_dev, now.st_ino, now.st_mtime_ns, now.st_size)
 
 
 @cache
@@ -52,8 +52,6 @@ def _read(path: Path, *version: int) -> dict[str, Any]:
 
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise RecordError(f"{path}: cannot be read ({error.strerror})") from None
     except ValueError as error:
         raise RecordError(f"{path}: not valid JSON ({error}); {REMEDY}") from None
     problem = first_problem("record", document)

@@ -6,11 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from networks import (
-    PlainNetwork,
-    assert_gradients_match,
-    make_problem,
-)
+from networks import PlainNetwork, assert_gradients_match, make_problem
 from rules import (
     ALL_READINGS,
     DEPTHS,

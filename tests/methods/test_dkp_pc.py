@@ -6,11 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from networks import (
-    PlainNetwork,
-    assert_gradients_match,
-    make_problem,
-)
+from networks import PlainNetwork, assert_gradients_match, make_problem
 from rules import ALL_READINGS, PHIS, ROUNDING, linear_problem, plain_output_error, plain_states
 
 

@@ -7,12 +7,7 @@ import torch
 from torch.nn import functional as F  # noqa: N812
 
 from highways.energy import energy, state_gradient
-from networks import (
-    PlainNetwork,
-    assert_gradients_match,
-    backprop_errors,
-    make_problem,
-)
+from networks import PlainNetwork, assert_gradients_match, backprop_errors, make_problem
 from rules import ALL_READINGS, DEPTHS, PHIS, ROUNDING, backprop_matrices, plain_states, total_loss
 
 
@@ -21,11 +16,7 @@ from rules import ALL_READINGS, DEPTHS, PHIS, ROUNDING, backprop_matrices, plain
 @ALL_READINGS
 def test_the_first_step_of_epc_is_backprop_times_its_size(reading: dict[str, Any], depth: int, phi: str) -> None:
     problem = make_problem(
-        "epc",
-        depth=depth,
-        phi=phi,
-        conventions={**reading, "rms_eps": 0.1},
-        rule={"step_size": 0.1, "steps": 1},
+        "epc", depth=depth, phi=phi, conventions={**reading, "rms_eps": 0.1}, rule={"step_size": 0.1, "steps": 1}
     )
     truth = backprop_errors(problem)
     assert truth.abs().max() > 1e-3

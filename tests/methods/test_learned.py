@@ -7,12 +7,8 @@ from torch import Tensor
 
 from highways.methods.base import Learned
 from highways.spec import Learning
-from networks import (
-    stream,
-)
-from rules import (
-    ROUNDING,
-)
+from networks import stream
+from rules import ROUNDING
 
 
 def test_learned_matrices_go_on_from_a_checkpoint_as_if_nothing_had_happened() -> None:

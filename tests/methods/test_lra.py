@@ -7,13 +7,7 @@ import torch
 
 from highways import optimisation
 from highways.network import Parameters
-from networks import (
-    READINGS,
-    PlainNetwork,
-    assert_gradients_match,
-    make_problem,
-    name_of,
-)
+from networks import READINGS, PlainNetwork, assert_gradients_match, make_problem, name_of
 from rules import ALL_READINGS, ROUNDING, assert_normal, layers_of, linear_problem, plain_output_error
 
 

@@ -11,15 +11,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from highways import methods, optimisation
 from highways.network import Architecture, initialise, sweep
-from networks import (
-    CLASSES,
-    INPUTS,
-    KERNELS,
-    Problem,
-    make_problem,
-    make_spec,
-    stream,
-)
+from networks import CLASSES, INPUTS, KERNELS, Problem, make_problem, make_spec, stream
 from rules import PHIS, ROUNDING, batches
 
 

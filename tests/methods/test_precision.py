@@ -6,14 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from networks import (
-    KERNELS,
-    PlainNetwork,
-    Problem,
-    assert_gradients_match,
-    backprop_errors,
-    make_problem,
-)
+from networks import KERNELS, PlainNetwork, Problem, assert_gradients_match, backprop_errors, make_problem
 from rules import ALL_READINGS, ROUNDING, backprop_matrices, plain_states, total_loss
 
 

@@ -66,7 +66,7 @@ def _descend(
 ) -> tuple[Tensor, ...]:
     """T steps from the states z: the states after them, their predictions, their errors and the output error.
 
-    `fixed` is what `Highways` holds besides the feedback.
+    `fixed` is what `Highways` holds besides the feedback, `momentum` what `Schedule` holds besides the precisions.
     """
     parameters = Parameters(**{f.name: tensors[f.name] for f in fields(Parameters) if f.name in tensors})
     mu_1, y, z = tensors["mu_1"], tensors["y"], tensors["z"].clone()
