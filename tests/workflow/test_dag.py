@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -22,6 +23,7 @@ from highways.status import state
 
 SMOKE = ["--workflow-profile", "workflow/profiles/smoke", "--cores", "2"]
 RUNS = "results/smoke/runs"
+LONG = f"{RUNS}/smoke/fashion_mnist_excerpt/L016/hep/alpha1.8_k1/seed0.json"
 HEP_8 = "smoke/fashion_mnist_excerpt/L008/hep/alpha1.8_k1"
 
 pytestmark = pytest.mark.dag
@@ -281,33 +283,53 @@ def test_a_project_in_a_folder_with_a_space_runs(project, tmp_path):
     assert record.read(project.folder / smoke_record)["status"] == "ok"
 
 
-def test_a_run_cut_off_with_the_workflow_resumes(project):
-    """kill -9 on Snakemake and its job; the next start takes the checkpoint up, and the record is that of an
-    unbroken run."""
-    target = f"{RUNS}/smoke/fashion_mnist_excerpt/L016/hep/alpha1.8_k1/seed0.json"
+def started(project: Project, target: str) -> "subprocess.Popen[bytes]":
+    """Snakemake in a session of its own, once the run of that record has its first checkpoint."""
     command = [sys.executable, "-m", "snakemake", *SMOKE, "--", target]
     log = project.folder / "log"
     with log.open("w") as stream:
         process = subprocess.Popen(
             command, cwd=project.folder, stdout=stream, stderr=stream, start_new_session=True
         )
-    checkpoint = (project.folder / target).with_suffix(".checkpoint.pt")
+    wait_for((project.folder / target).with_suffix(".checkpoint.pt"), log)
+    return process
+
+
+def wait_for(file: Path, log: Path) -> None:
     deadline = time.monotonic() + 120
-    while not checkpoint.exists():
+    while not file.exists():
         assert time.monotonic() < deadline, log.read_text()[-2000:]
         time.sleep(0.05)
-    os.killpg(process.pid, 9)
+
+
+def test_a_run_cut_off_with_the_workflow_resumes(project):
+    """kill -9 on Snakemake and its job; the next start takes the checkpoint up, and the record is that of an
+    unbroken run."""
+    process = started(project, LONG)
+    os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    assert not (project.folder / target).exists()
+    assert not (project.folder / LONG).exists()
     project.snakemake(*SMOKE, "--unlock")
-    project.snakemake(*SMOKE, "--", target)
-    resumed = record.read(project.folder / target)
+    project.snakemake(*SMOKE, "--", LONG)
+    resumed = record.read(project.folder / LONG)
     assert resumed["timing"]["attempts"] == 2
-    (project.folder / target).unlink()
-    project.snakemake(*SMOKE, "--", target)
-    unbroken = record.read(project.folder / target)
+    (project.folder / LONG).unlink()
+    project.snakemake(*SMOKE, "--", LONG)
+    unbroken = record.read(project.folder / LONG)
     assert unbroken["timing"]["attempts"] == 1
     assert record.comparable(resumed) == record.comparable(unbroken)
+
+
+def test_a_record_that_was_written_after_the_end_of_snakemake_is_kept(project):
+    """kill -9 on Snakemake alone: its job lives on, as a cluster's do, and writes its record."""
+    process = started(project, LONG)
+    process.kill()
+    process.wait()
+    wait_for(project.folder / LONG, project.folder / "log")
+    written = (project.folder / LONG).read_bytes()
+    project.snakemake(*SMOKE, "--unlock")
+    project.snakemake(*SMOKE, "--", LONG)
+    assert (project.folder / LONG).read_bytes() == written
 
 
 def test_status_and_cost_speak_of_the_same_runs(smoke):
