@@ -1,10 +1,15 @@
-"""A copy of the project in which the workflow can run without touching this checkout."""
+"""Copies of the project in which the workflow can run without touching this checkout."""
 
+import os
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PARTS = ("Snakefile", "config.yaml", "environment.yml", "profiles", "src", "workflow")
+SMOKE = ["--workflow-profile", "workflow/profiles/smoke", "--cores", "2"]
 
 
 def copy_project(folder: Path) -> None:
@@ -19,3 +24,40 @@ def copy_project(folder: Path) -> None:
             shutil.copytree(source, folder / part, symlinks=True, ignore=ignore)
         else:
             shutil.copy2(source, folder / part)
+
+
+class Project:
+    """A working copy with no results; `snakemake` runs there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        copy_project(folder)
+
+    def snakemake(
+        self, *arguments: str, check: bool = True, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        run = subprocess.run(
+            [sys.executable, "-m", "snakemake", *arguments],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            env={**os.environ, **environment},
+        )
+        if check:
+            assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-6000:]
+        return run
+
+    def plan(self, *arguments: str) -> dict[str, list[str]]:
+        """What a dry run would do: rule name to the first outputs of its jobs."""
+        run = self.snakemake("--dry-run", *arguments)
+        jobs: dict[str, list[str]] = {}
+        for reason in re.findall(r"^Job \d+: (.*)$", run.stdout + run.stderr, re.MULTILINE):
+            kind, _, what = reason.partition(" ")
+            jobs.setdefault(kind, []).append(what)
+        return jobs
+
+    def edit(self, path: str, old: str, new: str) -> None:
+        file = self.folder / path
+        text = file.read_text()
+        assert old in text
+        file.write_text(text.replace(old, new, 1))

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Project
 from highways import config as configuration
 from highways import record
 from highways.analysis.figures import FIGURES
@@ -20,8 +19,8 @@ from highways.analysis.tables import TABLES
 from highways.propagation import plan, trace
 from highways.runs import sweep_runs
 from highways.status import state
+from projects import SMOKE, Project
 
-SMOKE = ["--workflow-profile", "workflow/profiles/smoke", "--cores", "2"]
 RUNS = "results/smoke/runs"
 LONG = f"{RUNS}/smoke/fashion_mnist_excerpt/L016/hep/alpha1.8_k1/seed0.json"
 HEP_8 = "smoke/fashion_mnist_excerpt/L008/hep/alpha1.8_k1"
