@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from highways.data import load
 from highways.network import Architecture, feedforward, initialise, sweep
 from highways.randomness import generator
 from networks import KERNELS, READINGS, PlainNetwork, make_problem, make_spec, name_of, stream
@@ -148,3 +149,27 @@ def test_a_silent_layer_is_normalised_to_zero() -> None:
 def test_the_architecture_is_read_off_the_spec() -> None:
     spec = make_spec(phi="relu", conventions={"activation": "both", "rms_eps": 0.5})
     assert Architecture.of(spec) == Architecture("relu", "both", False, 0.5)
+
+
+def test_in_a_deep_network_from_the_gaussian_start_all_images_look_alike() -> None:
+    """Two unit vectors at an angle a are after a wide layer of relu at that with the cosine
+    (sin a + (pi - a) cos a) / pi (Cho & Saul 2009); width 128 comes near it in shallow networks.
+    """
+
+    def mean_cosine(z: Tensor) -> float:
+        return cosines(z)[~torch.eye(len(z), dtype=torch.bool)].mean().item()
+
+    def cosines(z: Tensor) -> Tensor:
+        unit = torch.nn.functional.normalize(z, dim=1)
+        return unit @ unit.T
+
+    images = load("fashion_mnist_excerpt").train.images[:128].double()
+    spec = make_spec(depth=128, width=128, phi="relu", conventions={"activation": "both"})
+    z, _ = sweep(initialise(spec, images.shape[1], 10), images, Architecture.of(spec))
+    expected = cosines(z[0])
+    for _ in range(6):
+        angle = expected.clamp(-1, 1).arccos()
+        expected = (angle.sin() + (math.pi - angle) * expected) / math.pi
+    wide = expected[~torch.eye(128, dtype=torch.bool)].mean().item()
+    assert 1 - mean_cosine(z[6]) == pytest.approx(1 - wide, rel=0.35)
+    assert mean_cosine(z[126]) > 0.999
