@@ -14,7 +14,7 @@ from highways import config as configuration
 from highways import paper as published
 from highways.analysis import commands, report
 from highways.analysis.figures import FIGURES
-from highways.analysis.propagation import TRACE_FIGURES
+from highways.analysis.propagation_figures import TRACE_FIGURES
 from highways.analysis.propagation_tables import TRACE_TABLES
 from highways.analysis.sections import SECTIONS
 from highways.analysis.tables import TABLES

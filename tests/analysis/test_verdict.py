@@ -10,7 +10,7 @@ from scipy import stats
 
 from highways import config as configuration
 from highways import paper as published
-from highways.analysis import rules, verdict
+from highways.analysis import rules, trace_rules, verdict
 from highways.analysis.evidence import Ours, Published, Sample, difference
 from highways.analysis.rules import CAVEAT, FAILS, HOLDS, NOT_RUN, UNDECIDED, Part, either, overall
 from highways.cli import main
@@ -208,7 +208,7 @@ def judged_on(small, tmp_path):
         for spec in configuration.all_propagations(small).values():
             if spec.run.inference is not None:
                 trace.write(tmp_path / f"{spec.path}.npz", traced(spec, **arrays))
-        return list(rules.TRACE_RULES[rule](claim, Ours(small, tmp_path, tmp_path)))
+        return list(trace_rules.TRACE_RULES[rule](claim, Ours(small, tmp_path, tmp_path)))
 
     return judge
 
@@ -272,7 +272,7 @@ def test_a_column_of_the_paper_is_held_to_its_factor(paper, tmp_path):
         for spec in plan.panels(paper, "gd")["plain", "pc"]:
             one = Trace(spec, np.array([0, 1]), errors, errors[0], errors[0], {})
             trace.write(tmp_path / f"{spec.path}.npz", one)
-        (part,) = rules.layer_errors(claim, Ours(paper, tmp_path, tmp_path))
+        (part,) = trace_rules.layer_errors(claim, Ours(paper, tmp_path, tmp_path))
         return part
 
     assert parts(errors).verdict == CAVEAT  # it is not the network that is trained
@@ -311,7 +311,7 @@ def test_every_claim_has_a_rule_and_names_claims_before_it():
         if claim["rule"] == "all_of":
             assert set(claim["claims"]) <= seen
         else:
-            assert (claim["rule"] in rules.ACCURACY_RULES) != (claim["rule"] in rules.TRACE_RULES)
+            assert (claim["rule"] in rules.ACCURACY_RULES) != (claim["rule"] in trace_rules.TRACE_RULES)
         seen.add(claim["id"])
 
 

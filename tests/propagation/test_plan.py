@@ -8,8 +8,9 @@ import pytest
 
 from highways import config as configuration
 from highways import paper as published
-from highways.analysis import propagation as analysis
+from highways.analysis import propagation
 from highways.analysis.drawing import NothingRun
+from highways.analysis.propagation_figures import TRACE_FIGURES
 from highways.analysis.propagation_tables import TRACE_TABLES
 from highways.fields import SpecError
 from highways.methods import METHODS
@@ -48,8 +49,8 @@ ARTEFACTS = [("table", name) for name in plan.TABLES] + [("figure", name) for na
 def test_an_artefact_reads_the_traces_that_the_plan_names(experiment, folder, monkeypatch, kind, name):
     asked = set()
     read = trace.read
-    monkeypatch.setattr(analysis, "read", lambda path, spec: asked.add(spec.path) or read(path, spec))
-    makers, wanted = (TRACE_TABLES, plan.TABLES) if kind == "table" else (analysis.TRACE_FIGURES, plan.FIGURES)
+    monkeypatch.setattr(propagation, "read", lambda path, spec: asked.add(spec.path) or read(path, spec))
+    makers, wanted = (TRACE_TABLES, plan.TABLES) if kind == "table" else (TRACE_FIGURES, plan.FIGURES)
     made = makers[name](experiment, folder)
     assert asked == {one.path for one in wanted[name](experiment)}
     if kind == "figure":
@@ -62,7 +63,7 @@ def test_an_artefact_reads_the_traces_that_the_plan_names(experiment, folder, mo
 @pytest.mark.parametrize("name", plan.FIGURES)
 def test_a_figure_of_nothing_names_its_target(experiment, tmp_path, name):
     with pytest.raises(NothingRun, match=f"target figure_{name}$"):
-        analysis.TRACE_FIGURES[name](experiment, tmp_path)
+        TRACE_FIGURES[name](experiment, tmp_path)
 
 
 @pytest.mark.parametrize("name", plan.TABLES)
@@ -83,7 +84,7 @@ def test_the_table_has_the_papers_layers_values_and_ours(paper, tmp_path):
 
 
 def test_the_map_has_the_mean_of_the_seeds_where_the_paper_has_it(experiment, folder):
-    figure = analysis.TRACE_FIGURES["propagation"](experiment, folder)
+    figure = TRACE_FIGURES["propagation"](experiment, folder)
     (mesh,) = (part for part in figure.axes[0].collections if part.get_gid() == "map")
     values = mesh.get_array()
     assert values.shape[0] == 16
@@ -98,11 +99,11 @@ def test_the_arrival_of_a_layer_is_read_at_its_step(experiment):
     spec = plan.arrivals(experiment)["paper"][0]
     one = made_up(spec)
     one.errors[:] = np.arange(len(one.steps))[:, None]
-    assert analysis.arrival(one).tolist() == [16 - layer for layer in range(1, 17)]
+    assert propagation.arrival(one).tolist() == [16 - layer for layer in range(1, 17)]
 
 
 def test_the_map_of_every_rule_says_how_it_comes_to_its_errors(experiment, folder):
-    figure = analysis.TRACE_FIGURES["propagation_rules"](experiment, folder)
+    figure = TRACE_FIGURES["propagation_rules"](experiment, folder)
     titles = [axes.get_title() for axes in figure.axes if axes.get_label() != "<colorbar>"]
     assert titles[:4] == ["Vanilla PC", "HEP", "DFA\n(one sweep)", "BP\n(one sweep)"]
     own = {title.split("\n")[0] for title in titles if title.endswith("(after its own inference)")}

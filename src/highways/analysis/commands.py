@@ -13,7 +13,7 @@ from highways.analysis import rendering, style
 from highways.analysis import selection as selecting
 from highways.analysis.figures import FIGURES
 from highways.analysis.frame import load
-from highways.analysis.propagation import TRACE_FIGURES
+from highways.analysis.propagation_figures import TRACE_FIGURES
 from highways.analysis.propagation_tables import TRACE_TABLES
 from highways.analysis.rendering import Table
 from highways.analysis.selection import Selection, SelectionError

@@ -19,13 +19,13 @@ from highways.analysis.rules import (
     FAILS,
     HOLDS,
     NOT_RUN,
-    TRACE_RULES,
     UNDECIDED,
     Claim,
     Part,
     either,
     overall,
 )
+from highways.analysis.trace_rules import TRACE_RULES
 from highways.files import write_text
 from highways.readings import settings_of
 from highways.record import RecordError
