@@ -5,11 +5,27 @@ import re
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 ROOT = Path(__file__).parents[1]
 PARTS = ("Snakefile", "config.yaml", "environment.yml", "profiles", "src", "workflow")
 SMOKE = ["--workflow-profile", "workflow/profiles/smoke", "--cores", "2"]
+
+
+T = TypeVar("T")
+
+
+def until(condition: Callable[[], T], what: str, seconds: float = 300, every: float = 0.3) -> T:
+    """Wait for a condition to give something; what it gives."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if found := condition():
+            return found
+        time.sleep(every)
+    raise AssertionError(f"not within {seconds:g} s: {what}")
 
 
 def copy_project(folder: Path) -> None:

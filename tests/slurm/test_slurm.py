@@ -6,8 +6,7 @@ All scenarios are started at once, since most of their time is waiting; each tes
 import re
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +19,7 @@ from clusters import LOCAL, LONG, SMOKE, Project, bring_up
 from highways import record
 from highways.progress import heartbeat_path
 from highways.train import checkpoint_path
-from projects import ROOT
+from projects import ROOT, until
 
 pytestmark = [pytest.mark.dag, pytest.mark.slurm]
 
@@ -54,16 +53,6 @@ def scenarios(cluster, tmp_path_factory) -> Iterator[dict[str, "Future[Any]"]]:
             "sweep": pool.submit(sweep, project("sweep", **SWEEP), project("local", **SWEEP)),
             "gpu": pool.submit(gpu, project("gpu", seeds=[0, 1])),
         }
-
-
-def until(condition: Callable[[], Any], what: str, seconds: float = 300) -> Any:
-    """Wait for a condition to give something; what it gives."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if found := condition():
-            return found
-        time.sleep(0.3)
-    raise AssertionError(f"not within {seconds:g} s: {what}")
 
 
 def jobs(project: Project, states: str = "R") -> list[str]:

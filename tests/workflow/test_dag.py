@@ -19,7 +19,7 @@ from highways.analysis.tables import TABLES
 from highways.propagation import plan, trace
 from highways.runs import sweep_runs
 from highways.status import state
-from projects import SMOKE, Project
+from projects import SMOKE, Project, until
 
 RUNS = "results/smoke/runs"
 LONG = f"{RUNS}/smoke/fashion_mnist_excerpt/L016/hep/alpha1.8_k1/seed0.json"
@@ -290,15 +290,10 @@ def started(project: Project, target: str) -> "subprocess.Popen[bytes]":
         process = subprocess.Popen(
             command, cwd=project.folder, stdout=stream, stderr=stream, start_new_session=True
         )
-    wait_for((project.folder / target).with_suffix(".checkpoint.pt"), log)
+    checkpoint = (project.folder / target).with_suffix(".checkpoint.pt")
+    until(lambda: checkpoint.exists() or process.poll() is not None, "a checkpoint", every=0.05)
+    assert process.poll() is None, log.read_text()[-2000:]
     return process
-
-
-def wait_for(file: Path, log: Path) -> None:
-    deadline = time.monotonic() + 120
-    while not file.exists():
-        assert time.monotonic() < deadline, log.read_text()[-2000:]
-        time.sleep(0.05)
 
 
 def test_a_run_cut_off_with_the_workflow_resumes(project):
@@ -324,7 +319,7 @@ def test_a_record_that_was_written_after_the_end_of_snakemake_is_kept(project):
     process = started(project, LONG)
     process.kill()
     process.wait()
-    wait_for(project.folder / LONG, project.folder / "log")
+    until((project.folder / LONG).exists, "a record", every=0.05)
     written = (project.folder / LONG).read_bytes()
     project.snakemake(*SMOKE, "--unlock")
     project.snakemake(*SMOKE, "--", LONG)
