@@ -35,7 +35,7 @@ lint: $(INSTALLED)
 
 unit: $(INSTALLED)
 	pytest --numprocesses 2 -m 'not dag'
-	pytest -m dag
+	pytest --numprocesses 2 --dist loadfile -m dag
 
 # Only the tests of the SLURM profile, on a real SLURM of one node; skipped, with the reason, where it cannot be had.
 slurm: $(INSTALLED)

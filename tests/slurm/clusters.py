@@ -1,10 +1,12 @@
 """A private SLURM cluster, and a copy of the project to run there."""
 
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,6 +36,13 @@ def _missing() -> str:
 
 
 def bring_up(folder: Path, accounting: str) -> Iterator[Path]:
+    """A cluster while the tests of a module run. A machine has room for one: others wait for its end."""
+    with (Path(tempfile.gettempdir()) / "highways-slurm.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield from _bring_up(folder, accounting)
+
+
+def _bring_up(folder: Path, accounting: str) -> Iterator[Path]:
     if reason := _missing():
         pytest.skip(reason)
     environment = {**os.environ, "SLURM_TEST_DIR": str(folder)}
