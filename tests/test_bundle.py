@@ -57,6 +57,8 @@ def test_a_bundle_runs_with_torch_and_numpy_alone_and_comes_back(runs, unpacked,
     done = subprocess.run([sys.executable, unpacked / "run.py", "--jobs", "2"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 of 3 runs done" in done.stdout
+    again = subprocess.run([sys.executable, unpacked / "run.py"], capture_output=True, text=True)
+    assert (again.returncode, again.stderr.count("is there already")) == (0, 3), again.stderr
     fates = collect(unpacked, runs, tmp_path / "runs")
     assert fates == dict.fromkeys(runs, "taken")
     assert record.read(tmp_path / "runs/trial/selected/0.json")["spec"]["learning"]["lr"] == 0.005

@@ -11,6 +11,7 @@ import pytest
 
 from highways import record
 from highways.cli import main
+from highways.methods import meta_pcn, options
 from highways.progress import heartbeat_path
 
 
@@ -147,12 +148,49 @@ def test_a_finished_run_is_not_run_again(tiny, tmp_path, capsys):
     assert record.read(out)["status"] == "ok"
 
 
+def test_the_profile_takes_the_steps_of_the_rule(tiny, monkeypatch):
+    steps = []
+    own = meta_pcn.Rule.step
+    monkeypatch.setattr(meta_pcn.Rule, "step", lambda *arguments: (steps.append(arguments[3]), own(*arguments)))
+    spec = tiny("meta_pcn", inference=None, highway=None, rule=options.MetaPcn())
+    assert main(["profile", "--spec", spec.to_json()]) == 0
+    assert steps == [spec.learning.lr] * 11
+
+
+def test_the_record_of_another_run_is_not_replaced(tiny, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "r.json"
+    assert main(["train", "--spec", tiny("backprop", epochs=1).to_json(), "--out", str(out), "--quiet"]) == 0
+    content = out.read_bytes()
+    other = ["train", "--spec", tiny("backprop", epochs=2).to_json()]
+    assert "the record of another run" in failure(capsys, *other, "--out", str(out))
+    assert out.read_bytes() == content
+    for epochs in (1, 2):  # neither is in the name of a run
+        assert main([*other, "--set", f"epochs={epochs}", "--quiet"]) == 0
+    assert {record.read(path)["spec"]["epochs"] for path in tmp_path.rglob("runs/**/*.json")} == {1, 2}
+
+
+def test_what_a_specification_says_is_not_said_again(tiny, capsys):
+    assert "--seed: not with --spec" in failure(capsys, "train", "--spec", tiny().to_json(), "--seed", "9")
+
+
+def test_a_package_that_is_not_installed_is_named(capsys, monkeypatch):
+    for name in [*sys.modules]:
+        if name.partition(".")[0] == "jsonschema" or name == "highways.schema":
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+    assert "this needs jsonschema" in failure(capsys, "cost")
+
+
 def test_the_learning_rate_comes_from_a_selection(tiny, tmp_path, capsys):
     rate, out = tmp_path / "rate.json", tmp_path / "r.json"
     rate.write_text('{"settings": {"learning.lr": 0.004}}')
     spec = tiny("backprop", epochs=1).to_json()
     assert main(["train", "--spec", spec, "--selection", str(rate), "--out", str(out), "--quiet"]) == 0
     assert record.read(out)["spec"]["learning"]["lr"] == 0.004
+    mine = ["--set", "learning.lr=0.02", "--out", str(tmp_path / "mine.json"), "--quiet"]
+    assert main(["train", "--spec", spec, "--selection", str(rate), *mine]) == 0
+    assert record.read(tmp_path / "mine.json")["spec"]["learning"]["lr"] == 0.02  # what is said outright counts
     rate.write_text("[]")
     assert "holds no settings" in failure(capsys, "train", "--spec", spec, "--selection", str(rate))
 

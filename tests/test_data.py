@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from highways import data
+from highways.cli import main
 
 TRAIN, VALIDATION, TEST = 300, 50, 40
 FILES = (data.TRAIN_IMAGES, data.TRAIN_LABELS, data.TEST_IMAGES, data.TEST_LABELS)
@@ -345,22 +346,38 @@ def test_download_without_network(fakes: Fakes, tmp_path: Path, monkeypatch: pyt
         assert f"{file} (MD5 {checksum})" in message
 
 
-def test_download_fetches_checks_and_returns_the_folder(
-    fakes: Fakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def offer(monkeypatch: pytest.MonkeyPatch, arrays: Arrays) -> None:
+    """Make torchvision download these files."""
     module = pytest.importorskip("torchvision.datasets.mnist")
-    wrong = fakes["fashion_mnist"][data.TEST_LABELS]
 
     def serve(url: str, download_root: str, **_: object) -> None:
         file = url.rsplit("/", 1)[1].removesuffix(".gz")
-        Path(download_root, file).write_bytes(idx(served[file]))
+        Path(download_root, file).write_bytes(idx(arrays[file]))
 
     monkeypatch.setattr(module, "download_and_extract_archive", serve)
-    served = fakes["mnist"]
+
+
+def test_download_fetches_checks_and_returns_the_folder(
+    fakes: Fakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = fakes["fashion_mnist"][data.TEST_LABELS]
+    offer(monkeypatch, fakes["mnist"])
     assert data.download("mnist", tmp_path / "good") == tmp_path / "good" / "MNIST" / "raw"
-    served = fakes["mnist"] | {data.TEST_LABELS: wrong}
+    offer(monkeypatch, fakes["mnist"] | {data.TEST_LABELS: wrong})
     message = failure(lambda: data.download("mnist", tmp_path / "bad"))
     assert_names(message, tmp_path / "bad" / "MNIST" / "raw" / data.TEST_LABELS, "mnist")
+
+
+def test_the_command_completes_what_a_broken_download_left(
+    fakes: Fakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    offer(monkeypatch, fakes["mnist"])
+    folder = write(tmp_path / "data" / "MNIST" / "raw", {data.TRAIN_LABELS: fakes["mnist"][data.TRAIN_LABELS]})
+    assert main(["data", "mnist", "--no-download"]) == 1
+    assert main(["data", "mnist", "--data-dir", str(tmp_path / "data")]) == 1  # a folder of the user's own
+    capsys.readouterr()
+    assert main(["data", "mnist"]) == 0
+    assert f"4 files in {folder}, checksums right" in capsys.readouterr().err
 
 
 def test_download_of_data_already_there_needs_no_torchvision(

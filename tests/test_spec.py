@@ -82,6 +82,15 @@ def test_a_section_that_a_method_does_not_use_is_refused(tiny):
         RunSpec.from_dict(changed(tiny().to_dict(), method="pc"))
     with pytest.raises(SpecError, match="inference: method 'hep' needs this section"):
         RunSpec.from_dict(changed(tiny().to_dict(), inference=None))
+    with pytest.raises(SpecError, match="rule: method 'hep' does not use this section"):
+        RunSpec.from_dict(changed(tiny().to_dict(), rule={}))
+
+
+@pytest.mark.parametrize("control", [{"chain": False}, {"redraw": True}])
+def test_the_controls_of_hep_are_not_taken_for_those_of_dfa(tiny, control):
+    dfa = tiny("dfa", inference=None, highway=Highway(1.0)).to_dict()
+    with pytest.raises(SpecError, match="controls of HEP"):
+        RunSpec.from_dict(changed(dfa, highway={**dfa["highway"], **control}))
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "{", "null"])

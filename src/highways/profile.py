@@ -1,13 +1,16 @@
 """Where the time of a run goes: the parts of an epoch, timed on real batches of the data."""
 
 import time
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from highways import optimisation
 from highways.evaluation import evaluate
 from highways.machine import Machine
 from highways.methods import pc
+from highways.network import Parameters
 from highways.spec import RunSpec
 from highways.train import Training, batch_of
 
@@ -17,7 +20,8 @@ def profile(spec: RunSpec, machine: Machine, batches: int = 10) -> dict[str, flo
 
     Runs the parts of a training loop one by one; the weights move as they do there.
     """
-    training = Training(spec, Path("profile.json"), machine.prepared(spec.dtype))
+    with TemporaryDirectory() as folder:  # a run that was stopped where we are has its checkpoint there
+        training = Training(spec, Path(folder) / "profile.json", machine.prepared(spec.dtype))
     rule, parameters = training.rule, training.parameters
     order = training.order(epoch=1)
     marks: list[list[float]] = []
@@ -28,9 +32,10 @@ def profile(spec: RunSpec, machine: Machine, batches: int = 10) -> dict[str, flo
         if isinstance(rule, pc.Rule):
             rule.infer(parameters, x, y)
         times.append(time.perf_counter())
-        gradient = rule.gradient(parameters, x, y)
+        gradient = rule.gradient(parameters, x, y, number)
         times.append(time.perf_counter())
-        optimisation.apply(training.optimizer, parameters, gradient.weights, spec.learning.lr)
+        lr = optimisation.learning_rate(spec.learning, number, spec.epochs * training.batches)
+        rule.step(parameters, gradient, lr, partial(_descend, training, gradient.weights, lr))
         times.append(time.perf_counter())
         marks.append([after - before for before, after in pairwise(times)])
     fetch, infer, learn, apply = (
@@ -46,3 +51,7 @@ def profile(spec: RunSpec, machine: Machine, batches: int = 10) -> dict[str, flo
         "batches": fetch,
         "validation": validation,
     }
+
+
+def _descend(training: Training, weights: Parameters, lr: float) -> None:
+    optimisation.apply(training.optimizer, training.parameters, weights, lr)

@@ -8,28 +8,43 @@ from typing import Any
 import numpy as np
 import torch
 
+from highways import record
 from highways.files import write_atomically
 from highways.interruption import Interruptible
 from highways.machine import Machine
 from highways.network import Parameters
 from highways.record import RecordError
 from highways.spec import RunSpec
-from highways.train import Training, complete
+from highways.train import Training, checkpoint_path, complete
+
+_RECORD = "training.json"
 
 
 def snapshot_path(folder: Path, epoch: int) -> Path:
     return folder / f"epoch{epoch:02d}.npz"
 
 
+def _pending(folder: Path, epoch: int) -> Path:
+    """Where weights wait for the end of the training: what a broken-off job is to make, its workflow deletes."""
+    return folder / f"training.epoch{epoch:02d}.npz"
+
+
 def keep(spec: RunSpec, folder: Path, epochs: Collection[int], machine: Machine) -> None:
     """Train to the last of these epochs and keep the weights after each (0: before training); resumes.
 
-    The folder gets the record of the run too, training.json: the weights change nothing about it.
-    Raises Interrupted after saving a checkpoint on SIGTERM or SIGINT.
+    The folder gets the record of the run too, training.json: the weights change nothing about it. They appear
+    together, at the end.
+    Raises Interrupted after saving a checkpoint on SIGTERM or SIGINT, and RecordError where the training diverges
+    or a checkpoint has passed one of these epochs without keeping it.
     """
-    out = folder / "training.json"
     spec = replace(spec, epochs=max(1, *epochs))
-    complete(_Kept(spec, out, machine.prepared(spec.dtype), folder, epochs))
+    result = complete(_Kept(spec, folder / _RECORD, machine.prepared(spec.dtype), folder, epochs))
+    if result["status"] != "ok":
+        raise RecordError(
+            f"{folder / _RECORD}: the training diverged in epoch {result['diverged_epoch']}; no weights kept"
+        )
+    for epoch in epochs:
+        _pending(folder, epoch).replace(snapshot_path(folder, epoch))
 
 
 class _Kept(Training):
@@ -38,6 +53,11 @@ class _Kept(Training):
     def __init__(self, spec: RunSpec, out: Path, machine: Machine, folder: Path, epochs: Collection[int]) -> None:
         super().__init__(spec, out, machine)
         self.folder, self.kept = folder, epochs
+        passed = self.epoch if self.batch else self.epoch - 1
+        lost = sorted(epoch for epoch in epochs if epoch < passed and not _pending(folder, epoch).exists())
+        if lost:
+            said = f"has passed epoch {', '.join(map(str, lost))} without keeping the weights"
+            raise RecordError(f"{checkpoint_path(out)}: {said}; delete it to train again")
 
     def keep(self, epoch: int) -> None:
         """Write the weights where this is the moment: `epoch` epochs are done, and the next has not begun."""
@@ -50,16 +70,24 @@ class _Kept(Training):
                 with temporary.open("wb") as file:
                     np.savez(file, **arrays)
 
-            write_atomically(snapshot_path(self.folder, epoch), save)
+            write_atomically(_pending(self.folder, epoch), save)
 
     def run(self, guard: Interruptible) -> None:
-        self.keep(0)
+        self.keep(self.epoch - 1)
         super().run(guard)
 
     def _end_epoch(self) -> None:
         done = self.epoch
         super()._end_epoch()
         self.keep(done)
+
+
+def read_of(spec: RunSpec, folder: Path, epoch: int) -> Parameters:
+    """The weights of that run after an epoch; RecordError where there are none, or those of another run."""
+    found = RunSpec.from_dict(record.read(folder / _RECORD)["spec"])
+    if replace(found, epochs=spec.epochs) != spec:
+        raise RecordError(f"{folder}: holds the weights of another run; make them with `highways snapshots`")
+    return read(folder, epoch)
 
 
 def read(folder: Path, epoch: int) -> Parameters:

@@ -135,14 +135,16 @@ class RunSpec:
             if part is not None:
                 check(part, type(part).__name__.lower())
         rule = METHODS[self.method]
-        if self.rule is not None:
-            check(self.rule, "rule")
         for name, used in (("inference", rule.inference), ("highway", rule.highway), ("rule", rule.options)):
             given = getattr(self, name) is not None
             if given != bool(used):
                 raise SpecError(
                     f"{name}: method {self.method!r} {'needs' if used else 'does not use'} this section"
                 )
+        if self.rule is not None:
+            check(self.rule, "rule")
+        if self.highway is not None and not rule.inference and (not self.highway.chain or self.highway.redraw):
+            raise SpecError(f"highway.chain, highway.redraw: controls of HEP; method {self.method!r} has neither")
         if isinstance(self.rule, Mupc) and self.network.initialisation != "gaussian":
             raise SpecError("network.initialisation: mupc draws its weights from a Gaussian; it takes gaussian")
         if self.highway is not None and not self.endpoints:

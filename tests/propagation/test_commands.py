@@ -14,7 +14,7 @@ from highways.cli import main
 from highways.network import initialise
 from highways.propagation import trace
 from highways.propagation.spec import Propagation
-from highways.spec import Inference, Network
+from highways.spec import Inference, Learning, Network
 from highways.train import checkpoint_path
 from mappings import changed
 
@@ -46,6 +46,13 @@ def test_propagate_prints_the_errors_and_leaves_a_trace(excerpt, tmp_path, capsy
     assert lines[-1] == f"{1:>5}  {found.errors[-1, 0]:.2e}"
 
 
+def test_a_shallow_network_has_no_layer_0(paper, capsys, tmp_path):
+    config = changed(paper, propagation__dataset="fashion_mnist_excerpt")
+    shallow = ["--config", json.dumps(config), "--depth", "4", "--steps", "3", "--out", str(tmp_path / "t.npz")]
+    assert main(["propagate", *shallow]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().err.splitlines()[2:]] == ["4", "3", "2", "1"]
+
+
 def test_the_default_place_of_a_trace_says_what_it_is(excerpt, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     adam = ["--optimizer", "adam", "--eps", "1e-2", "--step-size", "0.1", "--steps", "3"]
@@ -61,6 +68,8 @@ def test_the_default_place_of_a_trace_says_what_it_is(excerpt, tmp_path, monkeyp
         (["--depth", "5"], "no row for depth 5"),
         (["--steps", "0"], "steps: 0 is out of range"),
         (["--weights", "."], "before training has no use for them"),
+        (["--network", "plain", "--depth", "2"], "needs a hidden matrix"),
+        (["--spec", "{}", "--step-size", "0.1"], "--step-size: not with --spec"),
     ],
 )
 def test_what_propagate_cannot_do_is_one_line(excerpt, capsys, options, says):
@@ -104,7 +113,22 @@ def test_a_trace_of_trained_weights_starts_from_them(tiny, tmp_path, capsys):
     assert main(["propagate", "--spec", text, "--out", str(out)]) == 1
     assert "after training needs them" in capsys.readouterr().err
     assert main(["propagate", "--spec", text, "--weights", str(tmp_path), "--out", str(out)]) == 1
+    assert "training.json: cannot be read" in capsys.readouterr().err
+    other = json.dumps({**json.loads(text), "trained": changed(spec.to_dict(), seed=5)})
+    assert main(["propagate", "--spec", other, "--weights", str(folder), "--out", str(out)]) == 1
+    assert "the weights of another run" in capsys.readouterr().err
+    (folder / "epoch01.npz").unlink()
+    assert main(["propagate", "--spec", text, "--weights", str(folder), "--out", str(out)]) == 1
     assert "epoch01.npz: no weights" in capsys.readouterr().err
+
+
+def test_a_training_that_diverges_keeps_no_weights(tiny, tmp_path, capsys):
+    spec = tiny("backprop", epochs=3, learning=Learning(1e30))
+    assert (
+        main(["snapshots", "--spec", spec.to_json(), "--epochs", "0", "3", "--out", str(tmp_path), "--quiet"]) == 1
+    )
+    assert "diverged in epoch 1" in capsys.readouterr().err
+    assert list(tmp_path.glob("epoch*")) == []
 
 
 def test_stopped_snapshots_resume_to_the_same_weights(tiny, tmp_path):
@@ -114,13 +138,15 @@ def test_stopped_snapshots_resume_to_the_same_weights(tiny, tmp_path):
     assert subprocess.run([*command, "--out", str(whole)], capture_output=True).returncode == 0
     stopped = subprocess.Popen([*command, "--out", str(parts)], stderr=subprocess.PIPE)
     deadline = time.monotonic() + 120
-    while not (parts / "epoch03.npz").exists() and time.monotonic() < deadline:
+    while not (parts / "training.epoch03.npz").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     stopped.send_signal(signal.SIGTERM)
     _, said = stopped.communicate()
     assert stopped.returncode == 143, said
     assert checkpoint_path(parts / "training.json").exists()
-    assert not (parts / "epoch06.npz").exists()
+    assert list(parts.glob("epoch*")) == []  # a workflow deletes what a broken-off job is to make
+    late = [*command, "1", "--out", str(parts)]
+    assert "has passed epoch 1" in subprocess.run(late, capture_output=True, text=True).stderr
     assert subprocess.run([*command, "--out", str(parts)], capture_output=True).returncode == 0
     for epoch in (0, 3, 6):
         name = f"epoch{epoch:02d}.npz"

@@ -30,6 +30,9 @@ def main(arguments: list[str] | None = None) -> int:
         return int(options.command(options))
     except UserError as error:
         print(f"highways: error: {error}", file=sys.stderr)
+    except ModuleNotFoundError as error:
+        what = "it comes with pip install 'highways[workflow]'; training alone needs torch and numpy only"
+        print(f"highways: error: this needs {error.name}: {what}", file=sys.stderr)
     except UnicodeDecodeError as error:
         print(f"highways: error: a file that should hold text does not ({error})", file=sys.stderr)
     except MemoryError as error:

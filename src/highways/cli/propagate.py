@@ -22,6 +22,20 @@ from highways.propagation.plan import untrained
 from highways.propagation.spec import NETWORKS, Propagation
 from highways.spec import Inference
 
+# What is relaxed, and the defaults; None is that of the configuration.
+_WHAT: dict[str, Any] = {
+    "network": "paper",
+    "method": "pc",
+    "depth": None,
+    "seed": 0,
+    "optimizer": "euler",
+    "step_size": None,
+    "steps": None,
+    "eps": 1e-8,
+    "dtype": "float64",
+    "form": "plain",
+}
+
 
 def add_propagate(commands: Any) -> None:
     parser = command(
@@ -36,24 +50,23 @@ def add_propagate(commands: Any) -> None:
     )
     what = parser.add_argument_group("what to relax, or a whole specification")
     add_config(what)
-    what.add_argument("--network", choices=tuple(NETWORKS), default="paper", help="default: %(default)s")
-    what.add_argument("--method", choices=tuple(METHODS), default="pc", help="default: %(default)s")
+    what.add_argument("--network", choices=tuple(NETWORKS), help="default: paper")
+    what.add_argument("--method", choices=tuple(METHODS), help="default: pc")
     what.add_argument(
         "--depth", type=int, metavar="L", help="weight matrices (default: that of the configuration)"
     )
-    what.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    what.add_argument("--optimizer", choices=("euler", "adam"), default="euler", help="default: %(default)s")
+    what.add_argument("--seed", type=int, help="default: 0")
+    what.add_argument("--optimizer", choices=("euler", "adam"), help="default: euler")
     what.add_argument("--step-size", type=float, help="default: that of the configuration")
     what.add_argument("--steps", type=int, help="default: that of the configuration")
-    what.add_argument("--eps", type=float, default=1e-8, help="of Adam (default: %(default)s)")
-    what.add_argument("--dtype", choices=("float64", "float32"), default="float64", help="default: %(default)s")
+    what.add_argument("--eps", type=float, help="of Adam (default: 1e-8)")
+    what.add_argument("--dtype", choices=("float64", "float32"), help="default: float64")
     what.add_argument(
         "--form",
         choices=("plain", "deviations"),
-        default="plain",
-        help="deviations: no floor at the rounding of the states (default: %(default)s)",
+        help="deviations: no floor at the rounding of the states (default: plain)",
     )
-    what.add_argument("--spec", metavar="JSON", help="a specification as JSON text, as the workflow gives it")
+    what.add_argument("--spec", metavar="JSON", help="a whole specification as JSON text")
     how = parser.add_argument_group("how")
     how.add_argument("--weights", type=Path, metavar="FOLDER", help="of the snapshots of a trained network")
     add_data_dir(how)
@@ -94,7 +107,8 @@ def _propagate(options: argparse.Namespace) -> int:
     y = torch.nn.functional.one_hot(part.labels[:1].long(), 10)[0]
     weights = None
     if options.weights is not None:
-        weights = in_precision(spec, snapshots.read(options.weights, spec.epoch))
+        assert spec.trained is not None
+        weights = in_precision(spec, snapshots.read_of(spec.trained, options.weights, spec.epoch))
 
     def report(step: int) -> None:
         if not options.quiet and sys.stderr.isatty():
@@ -103,8 +117,10 @@ def _propagate(options: argparse.Namespace) -> int:
     found = propagate(spec, part.images[0], y, weights, report)
     trace.write(out, found)
     if not options.quiet:
+        if sys.stderr.isatty():
+            print(file=sys.stderr)
         depth = spec.run.network.depth
-        shown = sorted({1, *range(depth // 8, depth + 1, max(1, depth // 8)), depth - 1, depth})
+        shown = sorted({1, *range(max(1, depth // 8), depth + 1, max(1, depth // 8)), depth - 1, depth})
         print(f"{out}\nlayer  rms error after {found.steps[-1]} steps", file=sys.stderr)
         for layer in reversed(shown):
             print(f"{layer:>5}  {found.errors[-1, layer - 1]:.2e}", file=sys.stderr)
@@ -112,19 +128,19 @@ def _propagate(options: argparse.Namespace) -> int:
 
 
 def _wanted(options: argparse.Namespace) -> Propagation:
+    given = {name: getattr(options, name) for name in _WHAT if getattr(options, name) is not None}
     if options.spec is not None:
+        for name in given:
+            raise SpecError(f"--{name.replace('_', '-')}: not with --spec, which says it already")
         return Propagation.from_dict(parse_json(options.spec, "--spec"))
     config = read_config(options)
     block = config["propagation"]
-    inference = Inference(
-        options.optimizer,
-        block["step_size"] if options.step_size is None else options.step_size,
-        block["steps"] if options.steps is None else options.steps,
-        options.eps,
-    )
-    depth = block["depth"] if options.depth is None else options.depth
-    found = untrained(config, options.network, options.method, depth, options.seed, inference)
-    return replace(found, form=options.form, run=replace(found.run, dtype=options.dtype))
+    wanted = {**_WHAT, **{key: block[key] for key in ("depth", "steps", "step_size")}, **given}
+    if wanted["network"] != "paper" and wanted["depth"] < 3:
+        raise SpecError(f"--depth: network {wanted['network']} needs a hidden matrix; it takes a depth from 3")
+    inference = Inference(wanted["optimizer"], wanted["step_size"], wanted["steps"], wanted["eps"])
+    found = untrained(config, wanted["network"], wanted["method"], wanted["depth"], wanted["seed"], inference)
+    return replace(found, form=wanted["form"], run=replace(found.run, dtype=wanted["dtype"]))
 
 
 def _snapshots(options: argparse.Namespace) -> int:

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from highways import record
 from highways.cli.shared import (
     add_config,
     add_data_dir,
@@ -37,7 +36,10 @@ def add_train(commands: Any) -> None:
     _add_what(parser)
     how = _add_how(parser)
     how.add_argument(
-        "--out", metavar="FILE", type=Path, help="the record (default: runs/<data set>/<depth>/.../seed<n>.json)"
+        "--out",
+        metavar="FILE",
+        type=Path,
+        help="the record (default: runs/<data set>/<depth>/.../seed<n>.json; --set adds a hash to the name)",
     )
     how.add_argument("--quiet", action="store_true", help="no progress on standard error")
 
@@ -61,7 +63,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--dataset", choices=tuple(DATASETS))
     what.add_argument("--depth", type=int, metavar="L", help="number of weight matrices")
     what.add_argument("--method", choices=tuple(METHODS))
-    what.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    what.add_argument("--seed", type=int, help="default: 0")
     what.add_argument(
         "--spec",
         metavar="JSON|FILE",
@@ -91,7 +93,7 @@ def _profile(options: argparse.Namespace) -> int:
     from highways.profile import profile
 
     machine = Machine(options.data_dir, options.device, options.threads, options.kernel)
-    parts = profile(_wanted(options), machine)
+    parts = profile(_wanted(options)[1], machine)
     total = sum(parts.values())
     for part, seconds in parts.items():
         print(f"{part:<26}{seconds:>9.2f} s an epoch{seconds / total:>9.1%}")
@@ -100,18 +102,18 @@ def _profile(options: argparse.Namespace) -> int:
 
 
 def _train(options: argparse.Namespace) -> int:
-    spec = _wanted(options)
-    out: Path = options.out or Path("runs") / f"{spec.path}.json"
+    named, spec = _wanted(options)
+    out: Path = options.out or Path("runs") / f"{spec.path}{'' if spec == named else f'_{spec.hash}'}.json"
     if out.suffix != ".json" or out.is_dir():
         raise SpecError(f"--out: {out} is not the name of a record; it takes a file that ends in .json")
 
     if out.exists():
-        try:
-            if record.read(out)["spec_hash"] == spec.hash:
-                print(f"{out} is there already; delete it to run it again", file=sys.stderr)
-                return 0
-        except record.RecordError:
-            pass  # it is replaced
+        there = _spec_hash(out)
+        if there == spec.hash:
+            print(f"{out} is there already; delete it to run it again", file=sys.stderr)
+            return 0
+        if there is not None:
+            raise SpecError(f"--out: {out} is the record of another run; delete it, or give another name")
     from highways.interruption import Interrupted
     from highways.machine import Machine
     from highways.train import train
@@ -128,29 +130,37 @@ def _train(options: argparse.Namespace) -> int:
     return 0
 
 
-def _wanted(options: argparse.Namespace) -> RunSpec:
-    """The spec that the options ask for, with the changes that they make to it."""
+def _spec_hash(path: Path) -> str | None:
+    """That of a record; None where the file is none, and may be replaced. Needs no schema: torch and numpy do."""
+    try:
+        return str(json.loads(path.read_text())["spec_hash"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _wanted(options: argparse.Namespace) -> tuple[RunSpec, RunSpec]:
+    """The spec that the options name, and the same with the changes that they make to it."""
     if not 1 <= options.threads <= 1024:
         raise SpecError(f"--threads: {options.threads} is out of range; it takes a whole number from 1 to 1024")
-    spec = _changed(_spec(options), options.set)
-    if options.selection is None:
-        return spec
-    chosen = parse_json(options.selection.read_text(), str(options.selection))
-    if not isinstance(chosen, dict) or not isinstance(chosen.get("settings"), dict):
-        raise SpecError(f"{options.selection}: holds no settings; make it with `highways select`")
-    return spec.changed(chosen["settings"])
+    spec = _spec(options)
+    if options.selection is not None:
+        chosen = parse_json(options.selection.read_text(), str(options.selection))
+        if not isinstance(chosen, dict) or not isinstance(chosen.get("settings"), dict):
+            raise SpecError(f"{options.selection}: holds no settings; make it with `highways select`")
+        spec = spec.changed(chosen["settings"])
+    return spec, _changed(spec, options.set)
 
 
 def _spec(options: argparse.Namespace) -> RunSpec:
     if options.spec is not None:
-        for name in ("dataset", "depth", "method"):
+        for name in ("dataset", "depth", "method", "seed"):
             if getattr(options, name) is not None:
                 raise SpecError(f"--{name}: not with --spec, which says it already; change it with --set")
         return read_spec(options.spec)
     missing = [name for name in ("dataset", "depth", "method") if getattr(options, name) is None]
     if missing:
         raise SpecError(f"nothing to train: give --spec, or {', '.join('--' + name for name in missing)}")
-    return cell_spec(read_config(options), options.dataset, options.depth, options.method, options.seed)
+    return cell_spec(read_config(options), options.dataset, options.depth, options.method, options.seed or 0)
 
 
 def _changed(spec: RunSpec, changes: list[str]) -> RunSpec:

@@ -66,7 +66,9 @@ class Lra:
     """LRA: targets at a distance `beta` down the error.
 
     every: 0 for LRA-E (the error comes from the next layer), m for rec-LRA (from the output at every m-th layer).
-    learned: whether the feedback matrices follow the weights, `gamma` times as fast, or stay as drawn.
+    learned: whether the feedback matrices follow the weights or stay as drawn.
+    gamma: scales their gradient, as published for plain gradient descent; AdamW, which takes it here, does not see
+        a scale but for its epsilon.
     """
 
     beta: float = real(0.125, low=0.0, above=True)
