@@ -8,7 +8,7 @@ import pytest
 
 from highways.analysis import predictions, remedies, remedy_figures, verdict
 from highways.analysis.figures import FIGURES
-from highways.analysis.rules import CELL_RULES, FAILS, HOLDS, NOT_RUN
+from highways.analysis.rules import CAVEAT, CELL_RULES, FAILS, HOLDS, NOT_RUN
 from highways.analysis.tables import TABLES
 from highways.config import validate
 from highways.cost import extra_parameters
@@ -346,6 +346,24 @@ def test_a_prediction_is_judged_on_the_rules_that_it_names(config, folder, recor
         assert datum(table, claim="forward_update")["part_verdict"] == wanted
     assert notes(table, "Written on 2026-11-28")
     assert notes(table, "†")
+
+
+@pytest.mark.parametrize(("rates", "wanted"), [(([1e-3], [1e-3]), HOLDS), (([1e-3], [3e-3]), CAVEAT)])
+def test_what_is_predicted_for_one_rate_says_where_the_rates_differ(config, folder, record, rates, wanted):
+    dkp, dfa = (
+        {"name": name, "title": name, "method": name, "local": "yes", "learning_rates": own}
+        for name, own in zip(("dkp", "dfa"), rates, strict=True)
+    )
+    dfa["set"] = {"highway.alpha": 1.0, "highway.sigma_v": 0.3}
+    config = rules(config, dkp, dfa, cells=[{"dataset": "mnist", "depth": 8, "seeds": [0, 1, 2]}])
+    for remedy in asked_for(config):
+        runs = list(remedy.runs())
+        own = runs[0].spec.learning.lr
+        for run in runs:
+            record(run, 0.9 + run.spec.seed / 1000, 0.9, lr=own if run.selection else None)
+    (found,) = [one for one in predictions.judge(config, folder) if one.id == "dkp_no_gain"]
+    assert found.parts[0].verdict == wanted
+    assert ("to the rates 0.001, 0.003" in found.caveats) == (wanted == CAVEAT)
 
 
 def test_a_prediction_is_only_judged_on_its_own_data_set(config, folder, record):

@@ -146,6 +146,24 @@ def test_errors_at_rest_are_what_the_layer_above_passes_on(small, image, network
     np.testing.assert_allclose(trace.steady, trace.errors[-1], rtol=1e-6)
 
 
+def test_what_is_missing_of_the_equilibrium_are_units_on_the_kink_of_the_relu(small, image):
+    """At rest every unit obeys eq. app_steady but those that the steps throw to and fro over z = 0."""
+    spec = small("plain", depth=8, width=32, steps=6000)
+    chain = networks.build(spec, len(image[0]), len(image[1]))
+    z = networks.sweep(chain, image[0])
+    mu_1, signs = z[0].clone(), []
+    for step in range(spec.run.inference.steps):
+        point = networks.at(chain, mu_1, image[1], z)
+        gradient = point.hidden_error - networks.pulls(chain, point)
+        if step >= spec.run.inference.steps - 100:
+            signs.append(z > 0)
+        z = z - 0.05 * gradient
+    on_the_kink = torch.stack(signs).diff(dim=0).any(dim=0)
+    assert 0 < on_the_kink.sum() < on_the_kink.numel() / 2
+    assert gradient[~on_the_kink].abs().max() < 0.01 * point.hidden_error.abs().max()
+    assert gradient[on_the_kink].abs().max() > 0.1 * point.hidden_error.abs().max()
+
+
 def test_a_highway_moves_its_layer_in_the_first_step(small, image):
     """C11b: eps_i = -lambda alpha V_i eps_L where the layer below has not moved."""
     spec = small("paper", "hep", reading=Conventions("both", highway_layers="without_first"))

@@ -41,8 +41,8 @@ def controls(config: Config, folder: Path) -> Table:
         pd.DataFrame(data),
         (
             spread_note(config),
-            "The controls keep the settings of their depth; seeds are those of each column.",
-            *protocol_notes(config, cells),
+            "The controls keep the settings of their depth but for what they say; seeds are those of each column.",
+            *protocol_notes(config, cells, ", unless a row says otherwise"),
             conventions_note(config),
             *cell_notes(cells),
         ),

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from statistics import stdev
+from statistics import fmean, stdev
 from typing import Protocol
 
 from scipy import stats
 
 from highways import paper
-from highways.analysis.cells import Cell, density_cells, depth_cells, strength_cells
+from highways.analysis.cells import CHANCE, Cell, density_cells, depth_cells, strength_cells
 from highways.analysis.propagation import traces
 from highways.methods import METHODS
 from highways.propagation.spec import Propagation
@@ -28,16 +28,20 @@ class Sample:
 
     std: of the sample; for one seed the paper's std of that cell, which stands in for it.
     seeds: the accuracies by seed where they are known.
+    lost: how many of them diverged without an accuracy and count at chance.
     """
 
     mean: float
     std: float
     n: int
     seeds: Mapping[int, float] = field(default_factory=dict)
+    lost: int = 0
 
     @property
     def text(self) -> str:
-        return f"{self.mean:.1f} (n=1)" if self.n == 1 else f"{self.mean:.1f} ± {self.std:.1f} (n={self.n})"
+        spread = "" if self.n == 1 else f" ± {self.std:.1f}"
+        lost = f", {self.lost} diverged" if self.lost else ""
+        return f"{self.mean:.1f}{spread} (n={self.n}{lost})"
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -157,11 +161,17 @@ class Ours(_Methods):
 
 
 def sample(cell: Cell, printed: paper.Published | None) -> Sample | None:
-    """The accuracies of a cell; a single seed has the spread that the paper prints there, or 1 point."""
-    if cell.mean is None:
+    """The accuracies of a cell; a single seed has the spread that the paper prints there, or 1 point.
+
+    A seed that diverged without an accuracy counts at chance; where every rate of a sweep diverged all seeds do.
+    """
+    lost = cell.seeds if cell.status == "diverged" else cell.lost
+    seeds = {**cell.accuracies, **dict.fromkeys(lost, CHANCE)}
+    if not seeds:
         return None
     stand_in = max(0.1, printed.std) if printed else 1.0
-    return Sample(cell.mean, stand_in if cell.std is None else cell.std, cell.n, cell.accuracies)
+    std = stdev(seeds.values()) if len(seeds) > 1 else stand_in
+    return Sample(fmean(seeds.values()), std, len(seeds), seeds, len(lost))
 
 
 def _published(printed: paper.Published | None) -> Sample | None:

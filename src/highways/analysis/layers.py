@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from highways.analysis import drawing, style
 from highways.analysis.cells import cells_at
 from highways.analysis.frame import layers
-from highways.analysis.notes import DATASET_TITLES
+from highways.analysis.notes import DATASET_TITLES, place_label
 from highways.controls import Arm, gradient_arms
 from highways.readings import Reading, finalists
 from highways.runs import CellKey, Config, cell_runs
@@ -31,7 +31,7 @@ def gradients(config: Config, folder: Path) -> Figure:
     for row, place in enumerate(places):
         for column, moment in enumerate(("before training", "after training")):
             axes = panels[2 * row + column]
-            axes.set(ylim=(-0.3, 1.05), title=f"{DATASET_TITLES[place[0]]}, L = {place[1]}: {moment}")
+            axes.set(title=f"{DATASET_TITLES[place[0]]}, L = {place[1]}: {moment}")
             axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
             axes.axhline(0, color=style.REFERENCE, linewidth=0.8)
             for arm in drawn:
@@ -39,6 +39,9 @@ def gradients(config: Config, folder: Path) -> Figure:
                     _cosines(axes, arm, folder, last=column == 1)
             drawing.say_if_empty(axes)
         panels[2 * row].set_ylabel("Cosine to backprop")
+    lowest = min(axes.dataLim.y0 for axes in panels)
+    for axes in panels:
+        axes.set_ylim(min(-0.3, lowest - 0.05), 1.05)
     for axes in panels[-2:]:
         axes.set_xlabel("Matrix W_l: l")
     drawing.legend(figure, list(dict.fromkeys(arm.cell[2] for arm in drawn)), paper_too=False, markers=False)
@@ -46,7 +49,8 @@ def gradients(config: Config, folder: Path) -> Figure:
         figure,
         [
             "Thin: one line per seed. Bold: their mean. On one batch of training images, at the weights that each "
-            "method has reached. A matrix whose gradient is zero has no cosine."
+            "method has reached. A matrix whose gradient is zero has no cosine.",
+            *drawing.absent({f"{arm.title}, {place_label(*arm.cell[:2])}": cell for arm, cell in cells.items()}),
         ],
     )
     return figure

@@ -60,12 +60,12 @@ def conventions_note(config: Config) -> str:
     return "Conventions: " + ", ".join(f"{key}={plain(value)}" for key, value in values.items()) + "."
 
 
-def protocol_notes(config: Config, cells: Mapping[str, Cell]) -> list[str]:
-    """Epochs, and the sizes of the parts that the records state."""
+def protocol_notes(config: Config, cells: Mapping[str, Cell], but: str = "") -> list[str]:
+    """Epochs, and the sizes of the parts that the records state; `but` names the exceptions."""
     rows = pd.concat([cell.runs for cell in cells.values()])
     used = rows[rows["status"].isin(["ok", "diverged"])]
     sizes = used[["dataset", "n_train", "n_validation", "n_test"]].drop_duplicates()
-    notes = [f"{config['training']['epochs']} epochs, batches of {config['training']['batch_size']}."]
+    notes = [f"{config['training']['epochs']} epochs, batches of {config['training']['batch_size']}{but}."]
     if len(sizes):
         parts = [
             f"{DATASET_TITLES[str(dataset)]} {train}/{validation}/{test}"

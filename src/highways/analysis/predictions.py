@@ -1,7 +1,7 @@
 """What we expected of the remedies before any was run, judged by the rules that judge the paper's claims."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -9,10 +9,10 @@ import pandas as pd
 from highways import paper
 from highways.analysis.cells import Cell
 from highways.analysis.evidence import Sample, sample
-from highways.analysis.notes import conventions_note
+from highways.analysis.notes import conventions_note, plain
 from highways.analysis.remedies import marks, remedy_cells
 from highways.analysis.rendering import Table
-from highways.analysis.rules import CELL_RULES, Claim, overall
+from highways.analysis.rules import CAVEAT, CELL_RULES, HOLDS, NOT_RUN, UNDECIDED, Claim, Part, overall
 from highways.analysis.verdict import METHOD, Judged, in_words
 from highways.files import packaged
 from highways.remedies import Remedy
@@ -20,6 +20,7 @@ from highways.runs import CellKey, Config
 
 DATASETS = ["mnist"]  # every prediction is about MNIST
 _FILE = "predictions.yaml"
+_AT_ONE_RATE = "dkp_no_gain"  # it is about two rules at one learning rate; the benchmark tunes each for itself
 
 
 def claims() -> list[Claim]:
@@ -45,8 +46,30 @@ class Remedied:
         cell = self.cells.get((dataset, depth, method))
         return None if cell is None else sample(cell, paper.accuracy(dataset, depth, method))
 
+    def rate(self, dataset: str, depth: int, method: str) -> float | None:
+        """The learning rate that was chosen for a rule at a place."""
+        cell = self.cells.get((dataset, depth, method))
+        chosen = None if cell is None else cell.selection
+        return None if chosen is None else float(chosen.settings["learning.lr"])
+
     def title(self, method: str) -> str:
         return self.titles[method]
+
+
+def _parts(claim: Claim, by: Remedied) -> Iterator[Part]:
+    """The parts of a prediction; one that is made for equal learning rates says where they are not."""
+    found = CELL_RULES[claim["rule"]](claim, by)
+    if claim["id"] != _AT_ONE_RATE:
+        yield from found
+        return
+    for depth, part in zip(claim["depths"], found, strict=True):
+        rates = [by.rate(DATASETS[0], depth, claim[key]) for key in ("method", "with")]
+        if part.verdict == NOT_RUN or rates[0] == rates[1]:
+            yield part
+            continue
+        reasons = (part.caveat, f"tuned apart, to the rates {plain(rates)}")
+        verdict = CAVEAT if part.verdict == HOLDS else UNDECIDED
+        yield replace(part, verdict=verdict, caveat="; ".join(reason for reason in reasons if reason))
 
 
 def judge(config: Config, folder: Path) -> list[Judged]:
@@ -56,7 +79,7 @@ def judge(config: Config, folder: Path) -> list[Judged]:
 
 def _judged(cells: Mapping[Remedy, Cell]) -> list[Judged]:
     by = Remedied.of(cells)
-    parts = [(claim, tuple(CELL_RULES[claim["rule"]](claim, by))) for claim in claims()]
+    parts = [(claim, tuple(_parts(claim, by))) for claim in claims()]
     return [
         Judged(claim["id"], claim["claim"], "", overall(found), found, "snakemake table_predictions")
         for claim, found in parts
@@ -86,7 +109,7 @@ def predictions(config: Config, folder: Path) -> Table:
         (
             f"Written on {written}, before any remedy was run on this benchmark, and not changed since. What was "
             f"known then stands at the top of that file, src/highways/{_FILE}.",
-            *METHOD[:2],
+            *METHOD[:3],
             "For a single seed of a rule that the paper does not have, a std of 1 point stands in.",
             *marks(cells),
             conventions_note(config),

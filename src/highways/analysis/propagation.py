@@ -37,10 +37,14 @@ def about(config: Config, *more: str) -> list[str]:
     return [
         f"Depth {block['depth']}, untrained, one image of {block['dataset']}, step size {block['step_size']:g}; "
         f"double precision. HEP: α = {hep.highway.alpha:g}, σ_v = {hep.highway.sigma_v:g}.",
-        f"{'; '.join(f'{title}: {NETWORKS[row]}' for row, title in ROWS.items())}. The network of μPC is its own: "
-        f"{NETWORKS['mupc'].partition(': ')[2]}.",
+        f"{in_words(ROWS)} The network of μPC is its own: {NETWORKS['mupc'].partition(': ')[2]}.",
         *more,
     ]
+
+
+def in_words(networks: Mapping[str, str]) -> str:
+    """What the networks of these titles are."""
+    return f"{'; '.join(f'{title}: {NETWORKS[network]}' for network, title in networks.items())}."
 
 
 def arrival(trace: Trace) -> Array:

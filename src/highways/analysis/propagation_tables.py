@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from highways import paper
-from highways.analysis.propagation import NOT_RUN, about, of_columns
+from highways.analysis.propagation import NOT_RUN, in_words, of_columns
 from highways.analysis.rendering import Table
 from highways.propagation import plan
 from highways.propagation.plan import ROWS
@@ -29,6 +29,7 @@ def optimizer_table(config: Config, folder: Path) -> Table:
         folder,
         columns,
         published,
+        [f"Step size {config['propagation']['step_size']:g}.", in_words(ROWS)],
     )
 
 
@@ -43,6 +44,7 @@ def step_table(config: Config, folder: Path) -> Table:
         folder,
         columns,
         published,
+        [in_words({"plain": ROWS["plain"]})],
     )
 
 
@@ -53,8 +55,12 @@ def _layer_table(
     folder: Path,
     columns: Mapping[str, Sequence[Propagation]],
     published: Mapping[str, str],
+    how: Sequence[str],
 ) -> Table:
-    """Ours by column, the geometric mean over seeds and their range, then the paper's columns."""
+    """Ours by column, the geometric mean over seeds and their range, then the paper's columns.
+
+    how: what concerns this table alone, for its notes.
+    """
     block = config["propagation"]
     found = of_columns(columns, folder)
     comparable = block["depth"] == paper.relaxation()["depth"]
@@ -78,14 +84,15 @@ def _layer_table(
             row[f"{title} (paper)"] = f"{'<' if printed.upper_bound else ''}{printed.value:.1e}"
             data.append({"layer": layer, "column": f"{title} (paper)", "values": f"{printed.value:g}", "n": 1})
         rows.append(row)
-    notes = about(
-        config,
+    notes = (
+        f"Depth {block['depth']}, untrained, one image of {block['dataset']}; double precision.",
+        *how,
         f"{block['steps']} steps. Rms over the units of the layer: geometric mean over the seeds "
         "(smallest to largest). "
         f"Layer 0 is the first hidden layer and {block['depth'] - 1} the output, the only indexing under which "
         "the paper's numbers come out.",
     )
-    return Table(name, caption, pd.DataFrame(rows).set_index("ℓ"), pd.DataFrame(data), tuple(notes))
+    return Table(name, caption, pd.DataFrame(rows).set_index("ℓ"), pd.DataFrame(data), notes)
 
 
 def _spread(values: Sequence[float]) -> str:

@@ -7,22 +7,28 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from highways import paper
 from highways.analysis.evidence import FULL, Ours
 from highways.analysis.propagation import arrival, law
-from highways.analysis.rules import CAVEAT, FAILS, HOLDS, Claim, Part, missing
+from highways.analysis.rules import CAVEAT, FAILS, HOLDS, UNDECIDED, Claim, Part, missing
 from highways.propagation import plan
 from highways.propagation.trace import Trace
 
-_AT_REST = 0.1  # relative distance from the equilibrium within which a layer counts as settled
+_EXACT = 0.1  # relative distance from the equilibrium within which an error counts as that at rest
+_STILL = 0.01  # relative change over the second half of the steps below which a layer counts as at rest
+_LEVEL = 0.1  # and below which its error levels off
 
 
 class Finding(NamedTuple):
-    """What the traces of one network show: the numbers, whether they bear the claim out, and a caveat."""
+    """What the traces of one network show: the numbers, whether they bear the claim out, and a caveat.
+
+    holds: None where they cannot tell.
+    """
 
     text: str
-    holds: bool
+    holds: bool | None
     caveat: str = ""
 
 
@@ -38,8 +44,11 @@ def _traced(places: Places, judge: Callable[[list[Trace]], Finding]) -> Iterator
         text, holds, caveat = judge(found)
         fewer = "" if len(found) >= FULL else f"{len(found)} of {FULL} seeds"
         reasons = "; ".join(reason for reason in (caveat, fewer) if reason)
-        verdict = FAILS if not holds else CAVEAT if reasons else HOLDS
-        yield Part(where, text, verdict, reasons if holds else "")
+        if holds is None:
+            yield Part(where, text, UNDECIDED, reasons)
+        else:
+            verdict = FAILS if not holds else CAVEAT if reasons else HOLDS
+            yield Part(where, text, verdict, reasons if holds else "")
 
 
 def _panel(by: Ours, optimizer: str, column: str) -> Places:
@@ -63,27 +72,43 @@ def follows_the_law(claim: Claim, by: Ours) -> Iterator[Part]:
 
 
 def equilibrium(claim: Claim, by: Ours) -> Iterator[Part]:
-    """Layers at rest have the errors of the product of Jacobians; layers on their way say nothing."""
+    """Layers at rest have the errors of the product of Jacobians, to a factor; layers on their way say nothing."""
 
     def judge(found: list[Trace]) -> Finding:
-        share = min(_settled(trace) for trace in found)
-        text = f"{share:.0%} of the hidden layers within {_AT_REST:.0%} of it after gradient descent"
-        return Finding(text, True, "" if share == 1 else "the others have not settled")
+        ratios = np.concatenate([_ratios_at_rest(trace) for trace in found])
+        hidden = sum(trace.errors.shape[1] - 1 for trace in found)
+        if not len(ratios):
+            return Finding(f"0 of {hidden} hidden layers at rest after the last step", None)
+        low, high = float(ratios.min()), float(ratios.max())
+        text = f"{len(ratios)} of {hidden} hidden layers at rest, with {low:.2f} to {high:.2f} times it"
+        kink = "units at rest on the kink of the ReLU have no Jacobian" if max(1 - low, high - 1) > _EXACT else ""
+        moving = "the others are not at rest" if len(ratios) < hidden else ""
+        holds = 1 / claim["factor"] <= low and high <= claim["factor"]
+        return Finding(text, holds, "; ".join(reason for reason in (kink, moving) if reason))
 
     wanted = plan.arithmetics(by.config)
     return _traced([(title, by.traces(wanted[row, "no floor"])) for row, title in plan.ROWS.items()], judge)
 
 
-def _settled(trace: Trace) -> float:
-    """The share of hidden layers whose error is that at rest."""
-    return float(np.mean(np.abs(trace.errors[-1, :-1] / trace.steady[:-1] - 1) < _AT_REST))
+def _second_half(trace: Trace) -> NDArray[np.float64]:
+    """The errors at the steps that are kept of it."""
+    return trace.errors[int(np.argmin(np.abs(trace.steps - trace.steps[-1] / 2))) :]
 
 
-def _level(trace: Trace) -> float:
-    """The share of hidden layers whose error changes by less than a tenth in the second half of the steps."""
-    half = int(np.argmin(np.abs(trace.steps - trace.steps[-1] / 2)))
-    before, after = trace.errors[half, :-1], trace.errors[-1, :-1]
-    return float(np.mean(np.abs(after - before) < _AT_REST * after))
+def _ratios_at_rest(trace: Trace) -> NDArray[np.float64]:
+    """Error over that at rest, of the hidden layers that are still and have only such layers above them."""
+    late = _second_half(trace)
+    still = (late.max(axis=0) - late.min(axis=0) < _STILL * late[-1])[::-1]
+    layers = int(np.argmin(still)) if not still.all() else len(still)
+    ratios: NDArray[np.float64] = (trace.errors[-1] / trace.steady)[::-1][1:layers]
+    return ratios
+
+
+def _level(trace: Trace) -> NDArray[np.bool_]:
+    """The hidden layers whose error changes by less than a tenth in the second half of the steps."""
+    late = _second_half(trace)[:, :-1]
+    level: NDArray[np.bool_] = np.abs(late[-1] - late[0]) < _LEVEL * late[-1]
+    return level
 
 
 def floor(claim: Claim, by: Ours) -> Iterator[Part]:
@@ -111,14 +136,23 @@ def from_the_first_step(claim: Claim, by: Ours) -> Iterator[Part]:
 
 
 def settles(claim: Claim, by: Ours) -> Iterator[Part]:
-    """The errors of a share of the hidden layers level off, or are not expected to."""
+    """The errors of a share of the hidden layers level off."""
 
     def judge(found: list[Trace]) -> Finding:
-        shares = [_level(trace) for trace in found]
+        shares = [float(_level(trace).mean()) for trace in found]
         text = f"{min(shares):.0%} to {max(shares):.0%} of the hidden layers level off"
-        if not claim["expected"]:
-            return Finding(text, max(shares) < claim["share"])
         return Finding(text, min(shares) >= claim["share"], "" if min(shares) == 1 else "not all of them")
+
+    return _traced(_panel(by, claim["optimizer"], "hep"), judge)
+
+
+def climbs(claim: Claim, by: Ours) -> Iterator[Part]:
+    """The errors of the lower half of the hidden layers do not level off; those of layers at the output may."""
+
+    def judge(found: list[Trace]) -> Finding:
+        shares = [float(_level(trace)[: trace.errors.shape[1] // 2].mean()) for trace in found]
+        text = f"{min(shares):.0%} to {max(shares):.0%} of the lower half of the hidden layers level off"
+        return Finding(text, max(shares) == 0)
 
     return _traced(_panel(by, claim["optimizer"], "hep"), judge)
 
@@ -128,9 +162,9 @@ def reaches(claim: Claim, by: Ours) -> Iterator[Part]:
 
     def judge(found: list[Trace]) -> Finding:
         reached = [trace.steps[trace.errors[:, 0] >= claim["share"] * trace.steady[0]] for trace in found]
-        first = [int(steps[0]) if len(steps) else int(found[0].steps[-1]) + 1 for steps in reached]
-        text = f"{claim['share']:.0%} of it after {min(first)} to {max(first)} steps"
-        return Finding(text, min(first) >= claim["steps"])
+        first = [int(steps[0]) for steps in reached if len(steps)]
+        after = f"after {min(first)} steps at the soonest" if first else f"not within {found[0].steps[-1]} steps"
+        return Finding(f"{claim['share']:.0%} of it {after}", all(step >= claim["steps"] for step in first))
 
     return _traced(_panel(by, "gd", "mupc"), judge)
 
@@ -170,6 +204,6 @@ TRACE_RULES: dict[str, Callable[[Claim, Ours], Iterator[Part]]] = {
     "arrival": follows_the_law,
     **{
         rule.__name__: rule
-        for rule in (equilibrium, floor, from_the_first_step, settles, reaches, flat, layer_errors)
+        for rule in (equilibrium, floor, from_the_first_step, settles, climbs, reaches, flat, layer_errors)
     },
 }

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from highways import paper
+from highways.analysis.cells import CHANCE
 from highways.analysis.evidence import Ours, Published
 from highways.analysis.notes import conventions_note
 from highways.analysis.rendering import Table
@@ -34,7 +35,9 @@ from highways.runs import Config
 METHOD = (
     "A part of a claim holds, or does not, where a 95 % confidence interval lies wholly on one side of what is "
     "claimed: Student's for a mean, paired for two methods with the same seeds, else Welch's. For a single seed "
-    "the paper's std of that cell stands in. In between it is undecided.",
+    "the paper's std of that cell stands in. In between it is undecided. That a mean lies in a "
+    "range of the paper's holds where it does, and fails where its interval lies outside.",
+    f"A seed that diverged without an accuracy counts as {CHANCE:g} %, chance.",
     "A claim holds with a caveat where some parts hold and others are undecided or not run, or where there are "
     "fewer than three seeds.",
     "The paper does not say which untrained network its diagnostic uses. A claim about it holds with a caveat "
@@ -68,6 +71,8 @@ class Judged:
         """Why it does not simply hold."""
         missing = [part.where for part in self.parts if part.verdict == NOT_RUN]
         reasons = [f"{part.where}: {part.caveat}" for part in self.parts if part.caveat]
+        if self.verdict != FAILS:
+            reasons += [f"{part.where}: {FAILS}" for part in self.parts if part.verdict == FAILS]
         return "; ".join([*reasons, *([f"not run: {', '.join(missing)}"] if missing else [])])
 
     @property
