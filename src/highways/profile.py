@@ -1,7 +1,6 @@
 """Where the time of a run goes: the parts of an epoch, timed on real batches of the data."""
 
 import time
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,7 +9,6 @@ from highways import optimisation
 from highways.evaluation import evaluate
 from highways.machine import Machine
 from highways.methods import pc
-from highways.network import Parameters
 from highways.spec import RunSpec
 from highways.train import Training, batch_of
 
@@ -35,7 +33,7 @@ def profile(spec: RunSpec, machine: Machine, batches: int = 10) -> dict[str, flo
         gradient = rule.gradient(parameters, x, y, number)
         times.append(time.perf_counter())
         lr = optimisation.learning_rate(spec.learning, number, spec.epochs * training.batches)
-        rule.step(parameters, gradient, lr, partial(_descend, training, gradient.weights, lr))
+        training._step(gradient, lr)
         times.append(time.perf_counter())
         marks.append([after - before for before, after in pairwise(times)])
     fetch, infer, learn, apply = (
@@ -51,7 +49,3 @@ def profile(spec: RunSpec, machine: Machine, batches: int = 10) -> dict[str, flo
         "batches": fetch,
         "validation": validation,
     }
-
-
-def _descend(training: Training, weights: Parameters, lr: float) -> None:
-    optimisation.apply(training.optimizer, training.parameters, weights, lr)

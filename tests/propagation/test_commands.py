@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from highways.propagation.spec import Propagation
 from highways.spec import Inference, Learning, Network
 from highways.train import checkpoint_path
 from mappings import changed
+from projects import until
 
 
 @pytest.fixture
@@ -137,9 +137,7 @@ def test_stopped_snapshots_resume_to_the_same_weights(tiny, tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert subprocess.run([*command, "--out", str(whole)], capture_output=True).returncode == 0
     stopped = subprocess.Popen([*command, "--out", str(parts)], stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 120
-    while not (parts / "training.epoch03.npz").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until((parts / "training.epoch03.npz").exists, "the weights of epoch 3", seconds=120, every=0.02)
     stopped.send_signal(signal.SIGTERM)
     _, said = stopped.communicate()
     assert stopped.returncode == 143, said

@@ -291,7 +291,7 @@ def started(project: Project, target: str) -> "subprocess.Popen[bytes]":
             command, cwd=project.folder, stdout=stream, stderr=stream, start_new_session=True
         )
     checkpoint = (project.folder / target).with_suffix(".checkpoint.pt")
-    until(lambda: checkpoint.exists() or process.poll() is not None, "a checkpoint", every=0.05)
+    until(lambda: checkpoint.exists() or process.poll() is not None, "a checkpoint", seconds=120, every=0.05)
     assert process.poll() is None, log.read_text()[-2000:]
     return process
 
@@ -319,7 +319,7 @@ def test_a_record_that_was_written_after_the_end_of_snakemake_is_kept(project):
     process = started(project, LONG)
     process.kill()
     process.wait()
-    until((project.folder / LONG).exists, "a record", every=0.05)
+    until((project.folder / LONG).exists, "a record", seconds=120, every=0.05)
     written = (project.folder / LONG).read_bytes()
     project.snakemake(*SMOKE, "--unlock")
     project.snakemake(*SMOKE, "--", LONG)

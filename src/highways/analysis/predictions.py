@@ -12,8 +12,8 @@ from highways.analysis.evidence import Sample, sample
 from highways.analysis.notes import conventions_note, plain
 from highways.analysis.remedies import marks, remedy_cells
 from highways.analysis.rendering import Table
-from highways.analysis.rules import CAVEAT, CELL_RULES, HOLDS, NOT_RUN, UNDECIDED, Claim, Part, overall
-from highways.analysis.verdict import METHOD, Judged, in_words
+from highways.analysis.rules import CAVEAT, CELL_RULES, HOLDS, NOT_RUN, UNDECIDED, Claim, Part, joined, overall
+from highways.analysis.verdict import STATISTICS, Judged, in_words
 from highways.files import packaged
 from highways.remedies import Remedy
 from highways.runs import CellKey, Config
@@ -67,9 +67,10 @@ def _parts(claim: Claim, by: Remedied) -> Iterator[Part]:
         if part.verdict == NOT_RUN or rates[0] == rates[1]:
             yield part
             continue
-        reasons = (part.caveat, f"tuned apart, to the rates {plain(rates)}")
         verdict = CAVEAT if part.verdict == HOLDS else UNDECIDED
-        yield replace(part, verdict=verdict, caveat="; ".join(reason for reason in reasons if reason))
+        yield replace(
+            part, verdict=verdict, caveat=joined(part.caveat, f"tuned apart, to the rates {plain(rates)}")
+        )
 
 
 def judge(config: Config, folder: Path) -> list[Judged]:
@@ -109,7 +110,7 @@ def predictions(config: Config, folder: Path) -> Table:
         (
             f"Written on {written}, before any remedy was run on this benchmark, and not changed since. What was "
             f"known then stands at the top of that file, src/highways/{_FILE}.",
-            *METHOD[:3],
+            *STATISTICS,
             "For a single seed of a rule that the paper does not have, a std of 1 point stands in.",
             *marks(cells),
             conventions_note(config),

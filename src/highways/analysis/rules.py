@@ -28,6 +28,11 @@ class Part:
     caveat: str = ""
 
 
+def joined(*reasons: str) -> str:
+    """Those reasons for a caveat that there are."""
+    return "; ".join(reason for reason in reasons if reason)
+
+
 def missing(where: str) -> Part:
     return Part(where, "not run", NOT_RUN)
 

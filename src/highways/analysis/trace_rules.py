@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from highways import paper
 from highways.analysis.evidence import FULL, Ours
 from highways.analysis.propagation import arrival, law
-from highways.analysis.rules import CAVEAT, FAILS, HOLDS, UNDECIDED, Claim, Part, missing
+from highways.analysis.rules import CAVEAT, FAILS, HOLDS, UNDECIDED, Claim, Part, joined, missing
 from highways.propagation import plan
 from highways.propagation.trace import Trace
 
@@ -43,7 +43,7 @@ def _traced(places: Places, judge: Callable[[list[Trace]], Finding]) -> Iterator
             continue
         text, holds, caveat = judge(found)
         fewer = "" if len(found) >= FULL else f"{len(found)} of {FULL} seeds"
-        reasons = "; ".join(reason for reason in (caveat, fewer) if reason)
+        reasons = joined(caveat, fewer)
         if holds is None:
             yield Part(where, text, UNDECIDED, reasons)
         else:
@@ -84,7 +84,7 @@ def equilibrium(claim: Claim, by: Ours) -> Iterator[Part]:
         kink = "units at rest on the kink of the ReLU have no Jacobian" if max(1 - low, high - 1) > _EXACT else ""
         moving = "the others are not at rest" if len(ratios) < hidden else ""
         holds = 1 / claim["factor"] <= low and high <= claim["factor"]
-        return Finding(text, holds, "; ".join(reason for reason in (kink, moving) if reason))
+        return Finding(text, holds, joined(kink, moving))
 
     wanted = plan.arithmetics(by.config)
     return _traced([(title, by.traces(wanted[row, "no floor"])) for row, title in plan.ROWS.items()], judge)

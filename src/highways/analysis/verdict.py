@@ -32,7 +32,7 @@ from highways.readings import settings_of
 from highways.record import RecordError
 from highways.runs import Config
 
-METHOD = (
+STATISTICS = (
     "A part of a claim holds, or does not, where a 95 % confidence interval lies wholly on one side of what is "
     "claimed: Student's for a mean, paired for two methods with the same seeds, else Welch's. For a single seed "
     "the paper's std of that cell stands in. In between it is undecided. That a mean lies in a "
@@ -40,6 +40,9 @@ METHOD = (
     f"A seed that diverged without an accuracy counts as {CHANCE:g} %, chance.",
     "A claim holds with a caveat where some parts hold and others are undecided or not run, or where there are "
     "fewer than three seeds.",
+)
+METHOD = (
+    *STATISTICS,
     "The paper does not say which untrained network its diagnostic uses. A claim about it holds with a caveat "
     "where it holds in one of the two that we relax.",
     "By the paper's own numbers: the same rule on what the paper prints.",
