@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from highways import optimisation
+from highways.methods import backprop
 from highways.network import Parameters
 from networks import CLASSES, READINGS, PlainNetwork, Problem, make_problem, name_of, stream
 
@@ -47,8 +48,16 @@ def layers_of(network: PlainNetwork, x: Tensor) -> list[tuple[Tensor, Tensor]]:
     return found
 
 
+def make_backprop(problem: Problem) -> backprop.Rule:
+    return backprop.Rule(problem.spec, problem.parameters, kernel="")
+
+
 def plain_output_error(network: PlainNetwork, problem: Problem) -> Tensor:
     return (problem.y - network(problem.x).softmax(-1)).detach()
+
+
+def mean_loss(network: PlainNetwork, problem: Problem) -> Tensor:
+    return F.cross_entropy(network(problem.x), problem.y)
 
 
 def total_loss(logits: Tensor, problem: Problem) -> Tensor:
@@ -58,7 +67,7 @@ def total_loss(logits: Tensor, problem: Problem) -> Tensor:
 def backprop_network(problem: Problem) -> PlainNetwork:
     """A plain network that holds the gradient of the mean loss."""
     network = PlainNetwork(problem)
-    (total_loss(network(problem.x), problem) / len(problem.x)).backward()
+    mean_loss(network, problem).backward()
     return network
 
 
