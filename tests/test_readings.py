@@ -8,7 +8,7 @@ from highways import config as configuration
 from highways.controls import arms, control_runs
 from highways.fields import SpecError
 from highways.readings import reading_runs, readings, settings_of
-from highways.runs import table_runs
+from highways.runs import cell_spec, table_runs
 from mappings import changed
 
 
@@ -112,12 +112,22 @@ def test_controls_change_what_their_arm_says_and_nothing_else(paper):
 
 def test_a_control_can_have_its_own_place_epochs_and_schedule(paper):
     runs = [run for run in control_runs(paper) if run.path.startswith("controls/long_schedule/")]
-    assert [run.spec.learning.lr for run in runs] == [1e-4, 3e-4, 1e-3]
+    assert [run.spec.learning.lr for run in runs] == [1e-5, 3e-5, 1e-4]
     (arm,) = [arm for arm in arms(paper) if arm.name == "long_schedule"]
     assert arm.cell == ("mnist", 128, "backprop")
     spec = runs[0].spec
     assert (spec.epochs, spec.learning.horizon, spec.learning.schedule) == (62, 24000, "warmup_cosine")
     assert 61 * 391 < spec.learning.horizon <= 62 * 391
+
+
+def test_a_control_can_do_without_the_exception_of_its_method(paper):
+    runs = [run for run in control_runs(paper) if run.path.startswith("controls/no_exception/")]
+    others = cell_spec(paper, "mnist", 64, "backprop", 0)  # a depth that has no exception
+    for run in runs:
+        spec = run.spec
+        assert spec.network == replace(others.network, depth=128)
+        assert spec.learning == replace(others.learning, lr=spec.learning.lr)
+    assert len(runs) == 3
 
 
 def test_a_control_of_the_batch_size_changes_that_alone(paper):

@@ -67,8 +67,8 @@ def _arm_config(config: Config, arm: Mapping[str, Any], place: Mapping[str, Any]
         }
     training = {key: changes[key] for key in ("epochs", "batch_size") if key in changes}
     derived["training"] = {**config["training"], **training}
-    if "horizon" in changes:
-        row = {"method": arm["method"], "depth": place["depth"], "horizon": changes["horizon"]}
+    if "exception" in changes:
+        row = {"method": arm["method"], "depth": place["depth"], **changes["exception"]}
         derived["exceptions"] = [*config["exceptions"], row]
     if changes or arm["method"] not in config["methods"]:
         derived["experiment"] = f"controls/{arm['name']}"

@@ -52,6 +52,12 @@ class Remedy:
         return bool(self.spec(1.0, {}, seed=0, epochs=1).rule.skips)
 
     @property
+    def start(self) -> str:
+        """The initial weights and the schedule of the learning rate: BP has its own at depth 128 (appendix B)."""
+        spec = self.spec(1.0, {}, seed=0, epochs=1)
+        return f"{spec.network.initialisation} start, {spec.learning.schedule} rate"
+
+    @property
     def learning_rates(self) -> list[float]:
         """Those to choose from."""
         rates: list[float] = self.entry.get("learning_rates", self.config["remedies"]["tuning"]["learning_rates"])

@@ -366,6 +366,26 @@ def test_what_is_predicted_for_one_rate_says_where_the_rates_differ(config, fold
     assert ("to the rates 0.001, 0.003" in found.caveats) == (wanted == CAVEAT)
 
 
+@pytest.mark.parametrize(("exception", "wanted"), [([], HOLDS), ([{"initialisation": "orthogonal"}], CAVEAT)])
+@pytest.mark.parametrize("gap", [0, 30])
+def test_rules_that_do_not_start_alike_are_compared_with_a_word_on_it(
+    config, folder, record, exception, wanted, gap
+):
+    config["exceptions"] = [{"method": "backprop", "depth": 8, **row} for row in exception]
+    entries = (
+        {"name": name, "title": title, "method": name, "learning_rates": [1e-3]}
+        for name, title in (("precision", "Precision"), ("backprop", "BP"))
+    )
+    config = rules(config, *entries, cells=[{"dataset": "mnist", "depth": 8, "seeds": [0, 1, 2]}])
+    write_all(config, record, "backprop", lambda run: 0.95 + run.spec.seed / 1000)
+    write_all(config, record, "precision", lambda run: 0.95 - gap / 100 + run.spec.seed / 1000)
+    (found,) = [one for one in predictions.judge(config, folder) if one.id == "precision_is_bp"]
+    assert found.parts[0].verdict == (FAILS if gap else wanted)
+    words = "not alike: Precision has gaussian start, constant rate, BP has orthogonal start, constant rate"
+    assert found.parts[0].caveat == (words if exception else "")
+    assert bool(notes(TABLES["remedies"](config, folder), "At MNIST L=8 BP alone: orthogonal")) == bool(exception)
+
+
 def test_a_prediction_is_only_judged_on_its_own_data_set(config, folder, record):
     config = precise(config, 30)
     config["remedies"]["cells"][0]["dataset"] = "fashion_mnist"

@@ -1,6 +1,6 @@
 """What we expected of the remedies before any was run, judged by the rules that judge the paper's claims."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,12 +34,14 @@ class Remedied:
 
     cells: Mapping[CellKey, Cell]
     titles: Mapping[str, str]
+    starts: Mapping[CellKey, str]
 
     @classmethod
     def of(cls, cells: Mapping[Remedy, Cell]) -> "Remedied":
         return cls(
             {(*remedy.cell[:2], remedy.name): cell for remedy, cell in cells.items()},
             {remedy.name: remedy.label for remedy in cells},
+            {(*remedy.cell[:2], remedy.name): remedy.start for remedy in cells},
         )
 
     def accuracy(self, dataset: str, depth: int, method: str) -> Sample | None:
@@ -55,22 +57,31 @@ class Remedied:
     def title(self, method: str) -> str:
         return self.titles[method]
 
+    def different_starts(self, dataset: str, depth: int, methods: Iterable[str]) -> str:
+        """In words, how the rules differ before they learn at all; empty where they do not."""
+        starts = {method: self.starts[dataset, depth, method] for method in methods}
+        if len(set(starts.values())) < 2:
+            return ""
+        return "not alike: " + ", ".join(f"{self.title(name)} has {start}" for name, start in starts.items())
+
 
 def _parts(claim: Claim, by: Remedied) -> Iterator[Part]:
-    """The parts of a prediction; one that is made for equal learning rates says where they are not."""
-    found = CELL_RULES[claim["rule"]](claim, by)
-    if claim["id"] != _AT_ONE_RATE:
-        yield from found
-        return
-    for depth, part in zip(claim["depths"], found, strict=True):
-        rates = [by.rate(DATASETS[0], depth, claim[key]) for key in ("method", "with")]
-        if part.verdict == NOT_RUN or rates[0] == rates[1]:
+    """The parts of a prediction, each with what else differs between the two rules that it compares."""
+    compared = [claim[key] for key in ("method", "with", "than", "better") if key in claim]
+    for depth, part in zip(claim["depths"], CELL_RULES[claim["rule"]](claim, by), strict=True):
+        if part.verdict == NOT_RUN:
             yield part
             continue
-        verdict = CAVEAT if part.verdict == HOLDS else UNDECIDED
-        yield replace(
-            part, verdict=verdict, caveat=joined(part.caveat, f"tuned apart, to the rates {plain(rates)}")
-        )
+        verdict = part.verdict
+        apart = by.different_starts(DATASETS[0], depth, compared)
+        if apart and verdict == HOLDS:
+            verdict = CAVEAT
+        rates = [by.rate(DATASETS[0], depth, method) for method in compared]
+        tuned = ""
+        if claim["id"] == _AT_ONE_RATE and rates[0] != rates[1]:
+            verdict = CAVEAT if verdict in (HOLDS, CAVEAT) else UNDECIDED
+            tuned = f"tuned apart, to the rates {plain(rates)}"
+        yield replace(part, verdict=verdict, caveat=joined(part.caveat, apart, tuned))
 
 
 def judge(config: Config, folder: Path) -> list[Judged]:

@@ -110,6 +110,13 @@ def marks(cells: Cells) -> list[str]:
             f"With forward skips: {', '.join(skips)}. Their network has identity skips between hidden layers, "
             "which no other here has; they do not compare with the other rules."
         )
+    for place in dict.fromkeys(remedy.cell[:2] for remedy in cells):
+        starts: dict[str, list[str]] = {}
+        for remedy in cells:
+            if remedy.cell[:2] == place:
+                starts.setdefault(remedy.start, []).append(remedy.label)
+        _, *others = sorted(starts, key=lambda start: -len(starts[start]))
+        notes += [f"At {place_label(*place)} {', '.join(starts[own])} alone: {own}." for own in others]
     return notes
 
 
