@@ -49,13 +49,18 @@ class Remedy:
         """Whether the network has forward skips, and so is not one of this benchmark."""
         if self.cell[2] != "mupc":
             return False
-        return bool(self.spec(1.0, {}, seed=0, epochs=1).rule.skips)
+        return bool(self._any_spec.rule.skips)
 
     @property
     def start(self) -> str:
         """The initial weights and the schedule of the learning rate: BP has its own at depth 128 (appendix B)."""
-        spec = self.spec(1.0, {}, seed=0, epochs=1)
+        spec = self._any_spec
         return f"{spec.network.initialisation} start, {spec.learning.schedule} rate"
+
+    @property
+    def _any_spec(self) -> RunSpec:
+        """For what all runs of the rule have in common."""
+        return self.spec(1.0, {}, seed=0, epochs=1)
 
     @property
     def learning_rates(self) -> list[float]:

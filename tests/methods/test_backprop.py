@@ -14,7 +14,7 @@ from networks import (
     central_differences,
     make_problem,
 )
-from rules import ALL_READINGS, DEPTHS, PHIS, ROUNDING, mean_loss
+from rules import ALL_READINGS, DEPTHS, PHIS, ROUNDING, backprop_network, mean_loss, plain_output_error, total_loss
 
 
 @PHIS
@@ -22,9 +22,7 @@ from rules import ALL_READINGS, DEPTHS, PHIS, ROUNDING, mean_loss
 @ALL_READINGS
 def test_backprop_is_the_gradient_of_a_plain_network(reading: dict[str, Any], depth: int, phi: str) -> None:
     problem = make_problem("backprop", depth=depth, phi=phi, conventions={**reading, "rms_eps": 1e-2})
-    network = PlainNetwork(problem)
-    mean_loss(network, problem).backward()
-    assert_gradients_match(problem.gradient().weights, network, atol=1e-12)
+    assert_gradients_match(problem.gradient().weights, backprop_network(problem), atol=1e-12)
 
 
 @ALL_READINGS
@@ -50,13 +48,11 @@ def test_backprop_reports_how_each_state_of_a_sample_should_move(depth: int) -> 
     network, error = PlainNetwork(problem), problem.gradient().errors
 
     def loss(offsets: Tensor) -> Tensor:
-        logits = network(problem.x, offsets).detach()
-        return torch.nn.functional.cross_entropy(logits, problem.y, reduction="sum")
+        return total_loss(network(problem.x, offsets).detach(), problem)
 
     slope = central_differences(loss, torch.zeros(depth - 1, 3, 6).double())
     torch.testing.assert_close(error.hidden, -slope, rtol=0, atol=1e-9)
-    p = network(problem.x).detach().softmax(-1)
-    torch.testing.assert_close(error.output, problem.y - p, **ROUNDING)
+    torch.testing.assert_close(error.output, plain_output_error(network, problem), **ROUNDING)
 
 
 @PHIS

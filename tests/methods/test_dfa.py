@@ -14,7 +14,7 @@ from networks import (
     make_problem,
     name_of,
 )
-from rules import ROUNDING, make_backprop
+from rules import ROUNDING, make_backprop, plain_output_error
 
 
 @pytest.mark.parametrize("reading", READINGS, ids=name_of)
@@ -22,7 +22,7 @@ def test_dfa_is_an_outer_product_of_the_fed_back_error_and_the_activity(reading:
     problem = make_problem("dfa", conventions=reading)
     plain = PlainNetwork(problem)
     v = feedback_matrices(problem.spec, classes=4)
-    output = (problem.y - plain(problem.x).softmax(-1)).detach()
+    output = plain_output_error(plain, problem)
     gradient, z = problem.gradient(), problem.x
     for layer, ours in enumerate(gradient.weights.matrices()):
         mu = plain.prediction(layer, z)

@@ -48,8 +48,7 @@ class Remedied:
         cell = self.cells.get((dataset, depth, method))
         return None if cell is None else sample(cell, paper.accuracy(dataset, depth, method))
 
-    def rate(self, dataset: str, depth: int, method: str) -> float | None:
-        """The learning rate that was chosen for a rule at a place."""
+    def _rate(self, dataset: str, depth: int, method: str) -> float | None:
         cell = self.cells.get((dataset, depth, method))
         chosen = None if cell is None else cell.selection
         return None if chosen is None else float(chosen.settings["learning.lr"])
@@ -64,6 +63,11 @@ class Remedied:
             return ""
         return "not alike: " + ", ".join(f"{self.title(name)} has {start}" for name, start in starts.items())
 
+    def different_rates(self, dataset: str, depth: int, methods: Iterable[str]) -> str:
+        """In words, the learning rates that were chosen for the rules; empty where they are one."""
+        rates = [self._rate(dataset, depth, method) for method in methods]
+        return f"tuned apart, to the rates {plain(rates)}" if len(set(rates)) > 1 else ""
+
 
 def _parts(claim: Claim, by: Remedied) -> Iterator[Part]:
     """The parts of a prediction, each with what else differs between the two rules that it compares."""
@@ -72,15 +76,13 @@ def _parts(claim: Claim, by: Remedied) -> Iterator[Part]:
         if part.verdict == NOT_RUN:
             yield part
             continue
-        verdict = part.verdict
         apart = by.different_starts(DATASETS[0], depth, compared)
-        if apart and verdict == HOLDS:
+        tuned = by.different_rates(DATASETS[0], depth, compared) if claim["id"] == _AT_ONE_RATE else ""
+        verdict = part.verdict
+        if verdict == HOLDS and (apart or tuned):
             verdict = CAVEAT
-        rates = [by.rate(DATASETS[0], depth, method) for method in compared]
-        tuned = ""
-        if claim["id"] == _AT_ONE_RATE and rates[0] != rates[1]:
-            verdict = CAVEAT if verdict in (HOLDS, CAVEAT) else UNDECIDED
-            tuned = f"tuned apart, to the rates {plain(rates)}"
+        elif tuned:
+            verdict = UNDECIDED
         yield replace(part, verdict=verdict, caveat=joined(part.caveat, apart, tuned))
 
 
