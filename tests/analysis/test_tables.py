@@ -4,6 +4,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from shown import datum, notes
 
 from highways.analysis import commands
 from highways.analysis.notes import DATASET_TITLES
@@ -19,11 +20,6 @@ HEP_8 = ("L008/hep", "alpha1.8_k1")
 
 def depth_row(table, depth):
     return table.frame.loc[("MNIST", depth)]
-
-
-def datum(table, **key):
-    (row,) = [row for row in table.data.to_dict("records") if all(row[k] == v for k, v in key.items())]
-    return row
 
 
 def write_seeds(record, find, parts, values):
@@ -84,7 +80,7 @@ def test_a_diverged_run_counts_with_its_best_accuracy_or_is_left_out_and_named(c
     assert depth_row(table, 8)["HEP"] == "85.0 ± 7.1 (n=2) (1 diverged)"
     row = datum(table, depth=8, method="hep")
     assert (row["n"], row["diverged"], row["values"], row["status"]) == (2, 2, "90;80", "complete")
-    (note,) = [note for note in table.notes if note.startswith("Diverged")]
+    (note,) = notes(table, "Diverged")
     assert "seed 1 (counted at its best epoch), seed 2 (left out, no accuracy)" in note
 
 
@@ -136,7 +132,7 @@ def test_a_selected_run_of_an_earlier_selection_is_not_used(config, folder, swep
     swept(2, 0.99, 1e-4)
     table = TABLES["depth"](config, folder)
     assert depth_row(table, 4)["BP"] == "91.0 ± 1.4 (n=2)"
-    (note,) = [note for note in table.notes if note.startswith("Record not used")]
+    (note,) = notes(table, "Record not used")
     assert note.endswith("selected/seed2: made with learning.lr 0.0001, but the sweep selects learning.lr 0.001.")
 
 
@@ -198,7 +194,7 @@ def test_settings_mark_what_differs_and_only_that(config, folder):
     assert table.frame.loc[4, "≠"] == ""
     assert (table.frame.loc[128, "T"], table.frame.loc[128, "T (paper)"]) == ("—", "384")
     assert "Differs: training.epochs is 2, in the paper 12." in table.notes
-    assert any("network.width 128" in note for note in table.notes if note.startswith("As in the paper"))
+    assert any("network.width 128" in note for note in notes(table, "As in the paper"))
     assert datum(table, setting="alpha", depth=8)["differs"]
     assert not datum(table, setting="steps", depth=8)["differs"]
     assert not datum(table, setting="steps", depth=128)["differs"]

@@ -1,20 +1,19 @@
-"""The remedies in tables and figures, and the verdict on what we expected of them, on records of known values."""
+"""The remedies in tables and figures, on records of known values."""
 
 import json
-import re
 
 import numpy as np
 import pytest
+from remedied import rules, write_all
+from shown import datum, notes
 
-from highways.analysis import predictions, remedies, remedy_figures, verdict
+from highways.analysis import remedies, remedy_figures
 from highways.analysis.figures import FIGURES
-from highways.analysis.rules import CAVEAT, CELL_RULES, FAILS, HOLDS, NOT_RUN
 from highways.analysis.tables import TABLES
 from highways.config import validate
 from highways.cost import extra_parameters
 from highways.remedies import remedies as asked_for
 from highways.runs import cell_spec
-from mappings import changed
 
 LRA = ("remedies/lra/", "L004/lra")
 
@@ -41,31 +40,8 @@ def tuned(config, record, find):
         record(find(*LRA, f"/lr{rate:g}_beta{beta}/"), 0.99, validation)
 
 
-def rules(config, *entries, cells=None):
-    """The configuration with these rules instead."""
-    block = {**config["remedies"], "rules": list(entries)}
-    return changed(config, remedies={**block, "cells": cells or block["cells"]})
-
-
-def write_all(config, record, name, test):
-    """Records of all runs of a rule; `test` is a number or a function of the run. The rate 0.001 is chosen."""
-    for remedy in asked_for(config):
-        for run in remedy.runs() if remedy.name == name else ():
-            value = test(run) if callable(test) else test
-            record(run, value, 0.5 + run.spec.learning.lr, lr=1e-3 if run.selection else None)
-
-
 def row(table, label):
     return table.frame.xs(label, level="Rule").iloc[0]
-
-
-def datum(table, **key):
-    (found,) = [one for one in table.data.to_dict("records") if all(one[k] == v for k, v in key.items())]
-    return found
-
-
-def notes(table, start):
-    return [note for note in table.notes if note.startswith(start)]
 
 
 # The table
@@ -311,106 +287,3 @@ def test_the_cosines_are_those_of_the_deepest_place_where_most_rules_have_run(co
                     record(run, 0.9, 0.9 if run.selection else 0.5 + run.spec.learning.lr, change=lra)
     cells = remedies.remedy_cells(config, folder)
     assert remedy_figures.common_depth(cells) == 4
-
-
-# The predictions
-
-
-def precise(config, gap):
-    """Precision-guided PC with and without its forward update, tuned at one rate, `gap` points apart."""
-    entry = {"title": "with", "method": "precision", "learning_rates": [1e-3]}
-    without = {**entry, "name": "precision_states", "title": "without", "secondary": True}
-    return rules(
-        config,
-        {**entry, "name": "precision"},
-        {**without, "set": {"rule.forward_update": False}},
-        cells=[{"dataset": "mnist", "depth": 8, "seeds": [0, 1, 2]}],
-    )
-
-
-@pytest.mark.parametrize(("gap", "wanted"), [(30, HOLDS), (1, FAILS), (None, NOT_RUN)])
-def test_a_prediction_is_judged_on_the_rules_that_it_names(config, folder, record, gap, wanted):
-    config = precise(config, gap)
-    write_all(config, record, "precision", lambda run: 0.95 + run.spec.seed / 1000)
-    if gap is not None:
-        write_all(config, record, "precision_states", lambda run: 0.95 - gap / 100 + run.spec.seed / 1000)
-    found = {one.id: one for one in predictions.judge(config, folder)}
-    assert found["forward_update"].verdict == wanted
-    assert {one.verdict for name, one in found.items() if name != "forward_update"} == {NOT_RUN}
-    table = TABLES["predictions"](config, folder)
-    (own,) = [claim for claim in predictions.claims() if claim["id"] == "forward_update"]
-    shown = table.frame.loc[own["claim"]]
-    assert (shown["Why"], shown["Verdict"]) == (own["why"], wanted)
-    if gap is not None:
-        assert re.search(rf"MNIST L=8: with 95\.1 ± 0\.1 \(n=3\), without† .*: \+{gap}\.0 \[", shown["Evidence"])
-        assert datum(table, claim="forward_update")["part_verdict"] == wanted
-    assert notes(table, "Written on 2026-11-28")
-    assert notes(table, "†")
-
-
-@pytest.mark.parametrize(("rates", "wanted"), [(([1e-3], [1e-3]), HOLDS), (([1e-3], [3e-3]), CAVEAT)])
-def test_what_is_predicted_for_one_rate_says_where_the_rates_differ(config, folder, record, rates, wanted):
-    dkp, dfa = (
-        {"name": name, "title": name, "method": name, "local": "yes", "learning_rates": own}
-        for name, own in zip(("dkp", "dfa"), rates, strict=True)
-    )
-    dfa["set"] = {"highway.alpha": 1.0, "highway.sigma_v": 0.3}
-    config = rules(config, dkp, dfa, cells=[{"dataset": "mnist", "depth": 8, "seeds": [0, 1, 2]}])
-    for remedy in asked_for(config):
-        runs = list(remedy.runs())
-        own = runs[0].spec.learning.lr
-        for run in runs:
-            record(run, 0.9 + run.spec.seed / 1000, 0.9, lr=own if run.selection else None)
-    (found,) = [one for one in predictions.judge(config, folder) if one.id == "dkp_no_gain"]
-    assert found.parts[0].verdict == wanted
-    assert ("to the rates 0.001, 0.003" in found.caveats) == (wanted == CAVEAT)
-
-
-@pytest.mark.parametrize(("exception", "wanted"), [([], HOLDS), ([{"initialisation": "orthogonal"}], CAVEAT)])
-@pytest.mark.parametrize("gap", [0, 30])
-def test_rules_that_do_not_start_alike_are_compared_with_a_word_on_it(
-    config, folder, record, exception, wanted, gap
-):
-    config["exceptions"] = [{"method": "backprop", "depth": 8, **row} for row in exception]
-    entries = (
-        {"name": name, "title": title, "method": name, "learning_rates": [1e-3]}
-        for name, title in (("precision", "Precision"), ("backprop", "BP"))
-    )
-    config = rules(config, *entries, cells=[{"dataset": "mnist", "depth": 8, "seeds": [0, 1, 2]}])
-    write_all(config, record, "backprop", lambda run: 0.95 + run.spec.seed / 1000)
-    write_all(config, record, "precision", lambda run: 0.95 - gap / 100 + run.spec.seed / 1000)
-    (found,) = [one for one in predictions.judge(config, folder) if one.id == "precision_is_bp"]
-    assert found.parts[0].verdict == (FAILS if gap else wanted)
-    words = "not alike: Precision has gaussian start, constant rate, BP has orthogonal start, constant rate"
-    assert found.parts[0].caveat == (words if exception else "")
-    assert bool(notes(TABLES["remedies"](config, folder), "At MNIST L=8 BP alone: orthogonal")) == bool(exception)
-
-
-def test_a_prediction_is_only_judged_on_its_own_data_set(config, folder, record):
-    config = precise(config, 30)
-    config["remedies"]["cells"][0]["dataset"] = "fashion_mnist"
-    write_all(config, record, "precision", 0.95)
-    write_all(config, record, "precision_states", 0.5)
-    assert {one.verdict for one in predictions.judge(config, folder)} == {NOT_RUN}
-
-
-def test_every_prediction_can_be_judged_on_the_configuration(paper):
-    places = {(remedy.name, remedy.cell[:2]) for remedy in asked_for(paper)}
-    known = set()
-    for claim in predictions.claims():
-        assert claim["rule"] in CELL_RULES
-        assert claim["claim"]
-        assert claim["why"]
-        assert claim["id"] not in known
-        known.add(claim["id"])
-        for key in ("method", "with", "than", "better"):
-            if key in claim:
-                assert all((claim[key], ("mnist", depth)) in places for depth in claim["depths"])
-
-
-def test_the_verdict_as_data_has_the_predictions_beside_the_claims(config, folder):
-    judged = verdict.judge(config, folder, folder)
-    document = verdict.document(config, judged, predictions.judge(config, folder))
-    assert [one["id"] for one in document["predictions"]] == [claim["id"] for claim in predictions.claims()]
-    assert set(document["predictions"][0]) == set(document["claims"][0])
-    assert sum(document["counts"].values()) == len(judged)  # predictions are no claims of the paper
