@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -30,7 +31,7 @@ class Cell:
     sweep: pd.DataFrame | None = None
     selection: Selection | None = None
 
-    @property
+    @cached_property
     def accuracies(self) -> dict[int, float]:
         """Test accuracy in percent by seed, for the runs that have one."""
         rows = self.runs.dropna(subset="test_accuracy").sort_values("seed")
@@ -51,7 +52,7 @@ class Cell:
         """The sample standard deviation (ddof = 1); a single seed has none."""
         return stdev(self.accuracies.values()) if self.n > 1 else None
 
-    @property
+    @cached_property
     def diverged(self) -> tuple[int, ...]:
         """The seeds whose run diverged, whether it reached a test accuracy before or not."""
         return tuple(sorted(self.runs.loc[self.runs["status"] == "diverged", "seed"].tolist()))

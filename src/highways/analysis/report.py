@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from matplotlib.figure import Figure
 
 from highways import __version__, paper
 from highways.analysis import costs, predictions, rendering, style, verdict
@@ -81,13 +80,12 @@ def _shown(item: Item, config: Config, sources: Sources, out: Path | None) -> Sh
         figure = draw(item.name, config, sources)
     except NothingRun:
         return Shown(item)
-    if out is not None:
+    if out is None:
+        picture = style.png(figure)
+    else:
         style.write(figure, out / "figures", item.name)
-    return Shown(item, picture=_embedded(figure))
-
-
-def _embedded(figure: Figure) -> str:
-    return "data:image/png;base64," + base64.b64encode(style.png(figure)).decode()
+        picture = (out / "figures" / f"{item.name}.png").read_bytes()
+    return Shown(item, picture="data:image/png;base64," + base64.b64encode(picture).decode())
 
 
 def _guesses(config: Config) -> list[dict[str, str]]:
