@@ -1,6 +1,7 @@
 """Where a number comes from: the code, the libraries and the machine that made it. Imports no torch."""
 
 import ast
+import functools
 import hashlib
 import io
 import platform
@@ -79,8 +80,11 @@ def _sibling_rules(module: Path) -> list[str]:
 def _meaning(module: Path) -> str:
     """The text without comments, docstrings and layout; the same under every version of Python."""
     text = module.read_text()
-    if module.suffix == ".cpp":
-        return "".join(re.sub(r"//.*", "", text).split())
+    return "".join(re.sub(r"//.*", "", text).split()) if module.suffix == ".cpp" else _meaning_of_python(text)
+
+
+@functools.cache  # the rules share most of their modules
+def _meaning_of_python(text: str) -> str:
     layout = {tokenize.NEWLINE: ";", tokenize.INDENT: "{", tokenize.DEDENT: "}"}
     ignored = (tokenize.COMMENT, tokenize.NL, tokenize.ENDMARKER)
     tokens = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type not in ignored]

@@ -181,11 +181,17 @@ TRACE_ARTEFACTS = {"table": propagation.TABLES, "figure": propagation.FIGURES}
 ENDINGS = {"table": (".csv", ".md", ".html", ".tex"), "figure": (".png", ".pdf")}
 
 
+# Artefacts share their runs: once per set of runs, not once per artefact.
+@cache
+def records_of(make):
+    return records(make(config))
+
+
 # Looked up when the artefact is made: of thousands of runs, every parse would expand them for all artefacts.
 def sources(kind, name):
     def found(wildcards):
         if name in ARTEFACTS[kind]:
-            return records(ARTEFACTS[kind][name](config))
+            return records_of(ARTEFACTS[kind][name])
         return traces(TRACE_ARTEFACTS[kind][name](config))
 
     return found
