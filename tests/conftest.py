@@ -1,5 +1,6 @@
 """Fixtures that all tests share: a tiny specification, the configuration, and where the full data lie."""
 
+import copy
 import os
 from pathlib import Path
 
@@ -20,10 +21,15 @@ def root() -> Path:
     return ROOT
 
 
-@pytest.fixture
-def paper() -> dict:
-    """The configuration of the whole paper."""
+@pytest.fixture(scope="session")
+def loaded() -> dict:
     return configuration.load(ROOT / "config.yaml")
+
+
+@pytest.fixture
+def paper(loaded) -> dict:
+    """The configuration of the whole paper, for the test to change."""
+    return copy.deepcopy(loaded)
 
 
 @pytest.fixture

@@ -77,15 +77,12 @@ def finish(figure: Figure, lines: list[str]) -> None:
     extra = (1.35 * len(text) * _NOTE_SIZE + 8) / 72
     figure.set_size_inches(width, height + extra)
     share = extra / (height + extra)
-    engine = figure.get_layout_engine()
-    if isinstance(engine, ConstrainedLayoutEngine):
-        engine.set(rect=(0, share, 1, 1 - share))
     figure.text(
         0.01, share * 0.9, "\n".join(text), fontsize=_NOTE_SIZE, color=REFERENCE, va="top", linespacing=1.3
     )
     # Laid out once: a second layout, started from the first, differs in the last digits and so in the bytes.
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")
+    ConstrainedLayoutEngine(rect=(0, share, 1, 1 - share)).execute(figure)
+    figure.set_layout_engine(None)
     # The last digits of the layout depend on where the variables of its solver lie in memory.
     for axes in figure.axes:
         left, bottom, width, height = axes.get_position(original=True).bounds
