@@ -71,7 +71,7 @@ def test_the_cost_command_adds_up(root, monkeypatch, capsys):
     monkeypatch.chdir(root)
     assert main(["cost"]) == 0
     *rows, total, rate = capsys.readouterr().out.splitlines()[1:]
-    assert sum(int(row.split()[3]) for row in rows) == int(total.split()[1]) == 1388
+    assert sum(int(row.split()[3]) for row in rows) == int(total.split()[1]) == 1390
     assert sum(float(row.split()[5]) for row in rows) == pytest.approx(float(total.split()[3]), abs=0.2)
     assert "GFLOP/s" in rate
 
