@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from highways import record
 from highways.cli import main
@@ -193,6 +194,12 @@ def test_the_learning_rate_comes_from_a_selection(tiny, tmp_path, capsys):
     assert record.read(tmp_path / "mine.json")["spec"]["learning"]["lr"] == 0.02  # what is said outright counts
     rate.write_text("[]")
     assert "holds no settings" in failure(capsys, "train", "--spec", spec, "--selection", str(rate))
+
+
+def test_a_network_that_does_not_fit_in_memory_is_one_line(tiny, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("highways.train.train", lambda *arguments: torch.empty(2**50))
+    failed = failure(capsys, "train", "--spec", tiny().to_json(), "--out", str(tmp_path / "r.json"))
+    assert "out of memory" in failed
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

@@ -60,7 +60,9 @@ def test_two_runs_never_share_a_record(paper):
     with pytest.raises(
         SpecError, match=r"two different runs would share the record paper/mnist/L004/hep/alpha0.5_k1"
     ):
-        configuration.validate(changed(paper, learning_rate_sweep=sweep))
+        configuration.validate(
+            changed(paper, learning_rate_sweep=sweep, propagation__during_training__methods=["pc"])
+        )
 
 
 def test_a_sweep_of_another_length_shares_no_record_with_the_table(paper):
@@ -108,6 +110,7 @@ def test_a_selection_is_decided_by_the_sweep_of_its_cell_alone(paper):
         ("settings", [{"depth": 4}], "settings"),
         ("learning_rate_sweep__methods", ["backprp"], "method 'backprp' does not exist"),
         ("exceptions", [{"method": "backprp", "depth": 128}], "method 'backprp' does not exist"),
+        ("propagation__during_training__methods", ["pc", "backprop"], "'backprop' has a learning-rate sweep"),
         (
             "settings",
             [{"depth": 1, "alpha": 0.1, "steps": 1, "lr": 0.1, "optimizer": "adam", "step_size": 0.1}],

@@ -58,6 +58,22 @@ def test_what_changes_no_number_changes_no_fingerprint(package, file, old, new):
 
 
 @pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("propagation/chain.py", "return", "return 2 *"),
+        ("inference/batched.py", "return", "return 2 *"),
+        ("inference/estep.cpp", "BETA_1 = 0.9", "BETA_1 = 0.8"),
+        ("methods/precision.py", "return", "return 2 *"),
+    ],
+)
+def test_what_changes_traces_changes_their_fingerprint(package, file, old, new):
+    before = provenance.propagation_code()
+    path = package / file
+    path.write_text(path.read_text().replace(old, new, 1))
+    assert provenance.propagation_code() != before
+
+
+@pytest.mark.parametrize(
     ("file", "old", "new", "methods"),
     [
         ("energy.py", "0.5 *", "0.4 *", set(provenance.METHODS)),

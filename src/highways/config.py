@@ -59,6 +59,12 @@ def _check_names(config: Config) -> None:
         if not 0 <= layer < block["depth"]:
             last = block["depth"] - 1
             raise SpecError(f"propagation.layers: {layer} is out of range; it takes 0 to {last}, the output")
+    for method in block["during_training"]["methods"]:
+        if method in config["learning_rate_sweep"]["methods"]:
+            raise SpecError(
+                f"propagation.during_training.methods: {method!r} has a learning-rate sweep, so no one run whose "
+                "weights could be kept; take it out"
+            )
     for epoch in block["during_training"]["epochs"]:
         if epoch < 0:
             raise SpecError(f"propagation.during_training.epochs: {epoch} is out of range; it takes 0 or more")

@@ -103,6 +103,11 @@ def strength_place() -> tuple[str, int]:
     return block["dataset"], block["depth"]
 
 
+def epochs() -> int:
+    """The epochs of every training."""
+    return int(next(setting.value for setting in shared() if setting.key == "training.epochs"))
+
+
 def alphas() -> tuple[float, ...]:
     """The highway strengths of the strength sweep."""
     return tuple(_document()["strength"]["alphas"])

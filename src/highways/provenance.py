@@ -42,7 +42,7 @@ INFERENCE = (
 def propagation_code() -> str:
     """A fingerprint of the code that determines a trace; see `training_code`."""
     modules = [*(PACKAGE / f"{name}.py" for name in MODULES), *sorted((PACKAGE / "propagation").glob("*.py"))]
-    modules += [PACKAGE / "inference" / "optimizer.py", *sorted((PACKAGE / "methods").glob("*.py"))]
+    modules += [PACKAGE / "inference" / name for name in INFERENCE] + sorted((PACKAGE / "methods").glob("*.py"))
     return hashlib.sha256("".join(_meaning(module) for module in modules).encode()).hexdigest()[:16]
 
 

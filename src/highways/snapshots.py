@@ -1,5 +1,6 @@
 """The weights of a run at chosen epochs, for diagnostics that look inside a training."""
 
+import zipfile
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -94,7 +95,7 @@ def read(folder: Path, epoch: int) -> Parameters:
     """The weights after an epoch; RecordError where they are not there."""
     path = snapshot_path(folder, epoch)
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             return Parameters(**{name: torch.from_numpy(file[name]) for name in file.files})
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, EOFError, ValueError, TypeError, zipfile.BadZipFile) as error:
         raise RecordError(f"{path}: no weights ({error}); make them with `highways snapshots`") from None

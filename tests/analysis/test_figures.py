@@ -9,6 +9,7 @@ from highways.analysis.architecture import draw
 from highways.analysis.drawing import NothingRun
 from highways.analysis.figures import FIGURES
 from highways.config import all_runs
+from highways.controls import control_runs
 from highways.fields import SpecError
 from highways.methods import METHODS
 from highways.runs import cell_spec, strength_runs
@@ -220,6 +221,17 @@ def test_gradients_are_drawn_before_and_after_training_per_matrix(config, folder
     assert points(artist(figure, "seed:hep:1", panel=1))[0] == pytest.approx((0, 0.6))
     assert not [line for line in figure.axes[0].lines if str(line.get_gid()).endswith(":pc")]
     assert "before training" in figure.axes[0].get_title()
+
+
+def test_gradients_of_a_swept_method_are_those_of_its_cell(config, folder, record):
+    config["controls"]["arms"].append({"name": "backprop", "title": "BP", "method": "backprop"})
+    for run in control_runs(config):
+        if run.spec.method == "backprop":
+            record(
+                run, lr=1e-3 if run.selection else None, validation=0.9 if run.spec.learning.lr == 1e-3 else 0.8
+            )
+    figure = FIGURES["gradients"](config, folder)
+    assert {str(line.get_gid()) for line in figure.axes[0].lines} >= {f"seed:backprop:{seed}" for seed in (0, 1)}
 
 
 def test_scales_are_drawn_per_reading_and_layer_over_the_epochs(config, folder, record, find):

@@ -19,7 +19,7 @@ from highways.cli import main
 from highways.propagation import plan, trace
 from highways.propagation.trace import Trace
 from highways.record import RecordError
-from highways.runs import density_runs, strength_runs
+from highways.runs import density_runs, strength_runs, table_runs
 from mappings import changed
 
 
@@ -164,17 +164,46 @@ def test_a_transition_has_chance_plateau_and_collapse(made, wanted):
     assert overall(rules.transition(STRENGTH, made)) == wanted
 
 
-@pytest.mark.parametrize(("beside", "wanted"), [(0.95, [HOLDS, HOLDS, HOLDS, CAVEAT]), (0.5, [UNDECIDED] * 4)])
-def test_a_sweep_of_fewer_epochs_bears_out_and_does_not_refute(config, folder, record, tmp_path, beside, wanted):
+@pytest.mark.parametrize(
+    ("made", "epochs", "wanted"),
+    [
+        ([HOLDS, HOLDS], 1, [HOLDS, HOLDS, CAVEAT]),
+        ([HOLDS, FAILS], 1, [UNDECIDED] * 3),
+        ([HOLDS, FAILS], 12, [HOLDS, FAILS]),
+        ([UNDECIDED, NOT_RUN], 1, [UNDECIDED, NOT_RUN]),
+        ([NOT_RUN], 1, [NOT_RUN]),
+    ],
+)
+def test_runs_of_fewer_epochs_bear_out_and_do_not_refute(made, epochs, wanted):
+    parts = rules.shorter([Part("", "", one) for one in made], epochs, 12)
+    assert [part.verdict for part in parts] == wanted
+
+
+@pytest.mark.parametrize(("beside", "wanted"), [(0.95, CAVEAT), (0.5, UNDECIDED)])
+def test_a_short_strength_sweep_is_not_the_paper_s(config, folder, record, tmp_path, beside, wanted):
     place = {"dataset": "mnist", "depth": 64, "seeds": [0, 1, 2], "epochs": 1}
     config["settings"].append({**config["settings"][-1], "depth": 64})
     config["strength_sweep"] = {**place, "alphas": [1e-4, 0.1, 0.2, 0.3, 100.0]}
     accuracies = {1e-4: 0.1, 0.1: beside, 0.2: 0.95, 0.3: beside, 100.0: 0.1}
     for run in strength_runs(config):
         record(run, accuracies[run.spec.highway.alpha])
-    parts = list(rules.transition(STRENGTH, Ours(config, folder, tmp_path)))
-    assert [part.verdict for part in parts] == wanted
-    assert parts[-1].finding == "1 epoch of 12"
+    judged = {one.id: one for one in verdict.judge(config, folder, tmp_path)}
+    found = next(judged[claim["id"]] for claim in published.claims() if claim["rule"] == "transition")
+    assert found.verdict == wanted
+    assert found.parts[-1].finding == "1 of 12 epochs"
+
+
+def test_a_short_table_and_a_short_density_sweep_refute_nothing(config, folder, record, tmp_path):
+    place = {"dataset": "mnist", "depth": 32}
+    config["settings"].append({**config["settings"][-1], "depth": 32})
+    config |= {"depths": [4, 32], "training": {**config["training"], "epochs": 2}}
+    config["density_sweep"] = {**place, "every": [1, 2, 10], "seeds": [0, 1, 2], "epochs": 1}
+    for run in (*table_runs(config), *density_runs(config)):
+        if run.spec.method != "backprop":
+            record(run, 0.3 + 0.05 * (run.spec.highway is None or run.spec.highway.every != 1))
+    verdicts = {one.verdict for one in verdict.judge(config, folder, tmp_path) if "table_d" in one.command}
+    assert UNDECIDED in verdicts
+    assert FAILS not in verdicts
 
 
 def test_thinning_is_cheap_or_destabilises():
@@ -268,6 +297,7 @@ RULES = [
     ("from_the_first_step", {}, {"errors": np.zeros((41, 16))}, FAILS),
     ("reaches", {"steps": 10, "share": 0.1}, {}, FAILS),
     ("reaches", {"steps": 10, "share": 0.6}, {"errors": climbing() * 0.1}, HOLDS),
+    ("reaches", {"steps": 10, "share": 0.6}, {"errors": climbing() * 0.01}, UNDECIDED),
     ("equilibrium", {"factor": 2.0}, {}, HOLDS),
     ("equilibrium", {"factor": 2.0}, {"steady": np.full(16, 0.13)}, CAVEAT),
     ("equilibrium", {"factor": 2.0}, {"steady": np.full(16, 0.5)}, FAILS),
@@ -341,7 +371,10 @@ def test_a_claim_is_as_good_as_its_parts():
     assert overall(parts(NOT_RUN, NOT_RUN)) == NOT_RUN
     assert overall(parts(UNDECIDED, NOT_RUN)) == UNDECIDED
     assert either(parts(HOLDS, FAILS)) == CAVEAT
-    assert either(parts(FAILS, NOT_RUN)) == FAILS
+    assert either(parts(FAILS, FAILS)) == FAILS
+    assert either(parts(FAILS, NOT_RUN)) == UNDECIDED
+    assert either(parts(FAILS, UNDECIDED)) == UNDECIDED
+    assert either(parts(NOT_RUN, NOT_RUN)) == NOT_RUN
 
 
 def test_every_claim_has_a_rule_and_names_claims_before_it():

@@ -68,7 +68,6 @@ def test_the_default_place_of_a_trace_says_what_it_is(excerpt, tmp_path, monkeyp
         (["--depth", "5"], "no row for depth 5"),
         (["--steps", "0"], "steps: 0 is out of range"),
         (["--weights", "."], "before training has no use for them"),
-        (["--network", "plain", "--depth", "2"], "needs a hidden matrix"),
         (["--spec", "{}", "--step-size", "0.1"], "--step-size: not with --spec"),
     ],
 )
@@ -120,6 +119,17 @@ def test_a_trace_of_trained_weights_starts_from_them(tiny, tmp_path, capsys):
     (folder / "epoch01.npz").unlink()
     assert main(["propagate", "--spec", text, "--weights", str(folder), "--out", str(out)]) == 1
     assert "epoch01.npz: no weights" in capsys.readouterr().err
+    for damaged in (b"", b"PK\x03\x04broken"):
+        (folder / "epoch01.npz").write_bytes(damaged)
+        assert main(["propagate", "--spec", text, "--weights", str(folder), "--out", str(out)]) == 1
+        assert "epoch01.npz: no weights" in capsys.readouterr().err
+
+
+def test_a_network_without_a_hidden_matrix_is_refused(tiny, tmp_path, capsys):
+    spec = tiny("pc", highway=None, network=Network(2, width=16), batch_size=1, dtype="float64")
+    text = json.dumps({"run": spec.to_dict(), "network": "plain"})
+    assert main(["propagate", "--spec", text, "--out", str(tmp_path / "one.npz")]) == 1
+    assert "plain needs a hidden matrix" in capsys.readouterr().err
 
 
 def test_a_training_that_diverges_keeps_no_weights(tiny, tmp_path, capsys):

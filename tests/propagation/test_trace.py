@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from highways.analysis.propagation import traces
 from highways.propagation import trace
 from highways.propagation.relaxation import propagate
 from highways.record import RecordError
@@ -46,7 +47,13 @@ def test_a_broken_file_says_what_to_do(tmp_path, small, content):
         trace.read(tmp_path / "one.npz", small())
 
 
-def test_a_trace_of_other_settings_is_not_taken(tmp_path, made):
+def test_a_trace_of_other_settings_is_not_taken(tmp_path, made, capsys):
     trace.write(tmp_path / "one.npz", made)
+    other = replace(made.spec, form="deviations")
     with pytest.raises(RecordError, match="made with other settings"):
-        trace.read(tmp_path / "one.npz", replace(made.spec, form="deviations"))
+        trace.read(tmp_path / "one.npz", other)
+    trace.write(tmp_path / f"{other.path}.npz", made)
+    trace.write(tmp_path / f"{made.spec.path}.npz", made)
+    found = traces([other, made.spec, other], tmp_path)
+    assert [one.spec for one in found] == [made.spec]
+    assert capsys.readouterr().err.count("made with other settings") == 1

@@ -137,10 +137,10 @@ class Ours(_Methods):
         printed = paper.accuracy(block["dataset"], block["depth"], "hep")
         return {alpha: sample(cell, printed) for alpha, cell in self._strength.items()}
 
-    @property
-    def strength_epochs(self) -> int:
-        """The epochs of the strength sweep."""
-        return int(sweep_config(self.config, "strength")["training"]["epochs"])
+    def epochs(self, sweep: str | None) -> int:
+        """The epochs of the runs of a sweep, strength or density, or of the table."""
+        config = self.config if sweep is None else sweep_config(self.config, sweep)
+        return int(config["training"]["epochs"])
 
     def density(self, every: int) -> Sample | None:
         block = self.config["density_sweep"]

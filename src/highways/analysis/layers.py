@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from highways.analysis import drawing, style
-from highways.analysis.cells import cells_at
+from highways.analysis.cells import Cell, cells_at
 from highways.analysis.frame import layers
 from highways.analysis.notes import DATASET_TITLES, place_label
 from highways.controls import Arm, gradient_arms
@@ -36,7 +36,7 @@ def gradients(config: Config, folder: Path) -> Figure:
             axes.axhline(0, color=style.REFERENCE, linewidth=0.8)
             for arm in drawn:
                 if arm.cell[:2] == place:
-                    _cosines(axes, arm, folder, last=column == 1)
+                    _cosines(axes, arm, cells[arm], folder, last=column == 1)
             drawing.say_if_empty(axes)
         panels[2 * row].set_ylabel("Cosine to backprop")
     lowest = min(axes.dataLim.y0 for axes in panels)
@@ -56,9 +56,10 @@ def gradients(config: Config, folder: Path) -> Figure:
     return figure
 
 
-def _cosines(axes: Axes, arm: Arm, folder: Path, *, last: bool) -> None:
+def _cosines(axes: Axes, arm: Arm, cell: Cell, folder: Path, *, last: bool) -> None:
     """One line per seed, and their mean, at the first or the last moment of the records."""
-    frame = layers({run.path: run for run in cell_runs(arm.config, *arm.cell)}, folder)
+    used = set(cell.records)
+    frame = layers({run.path: run for run in cell_runs(arm.config, *arm.cell) if run.path in used}, folder)
     table = at_moment(frame[frame["quantity"] == "backprop_cosine"], last=last)
     colour = style.colour(arm.cell[2])
     for seed in table.columns:

@@ -1,6 +1,8 @@
 """The traces of `highways propagate`: those that have been made, and what a figure or table says of them."""
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 from highways.propagation import plan
 from highways.propagation.plan import ROWS
 from highways.propagation.spec import NETWORKS, Propagation
-from highways.propagation.trace import Trace, read
+from highways.propagation.trace import OtherSettings, Trace, read
 from highways.runs import Config
 
 K = TypeVar("K")
@@ -19,9 +21,22 @@ NOT_RUN = "not run"
 
 
 def traces(wanted: Iterable[Propagation], folder: Path) -> list[Trace]:
-    """Those that have been made."""
-    found = (read(folder / f"{one.path}.npz", one) for one in wanted)
-    return [trace for trace in found if trace is not None]
+    """Those that have been made; one of other settings is passed over, and named on standard error."""
+    found = []
+    for one in wanted:
+        try:
+            trace = read(folder / f"{one.path}.npz", one)
+        except OtherSettings as error:
+            _pass_over(str(error))
+        else:
+            found += [] if trace is None else [trace]
+    return found
+
+
+@cache
+def _pass_over(reason: str) -> None:
+    """Said once, however many figures ask for the trace."""
+    print(f"warning: {reason}", file=sys.stderr)
 
 
 def of_columns(wanted: Mapping[K, Sequence[Propagation]], folder: Path) -> dict[K, list[Trace]]:

@@ -34,6 +34,9 @@ _LATEX = str.maketrans(
         "μ": r"$\mu$",
         "σ": r"$\sigma$",
         "φ": r"$\varphi$",
+        "ε": r"$\varepsilon$",
+        "ℓ": r"$\ell$",
+        "√": r"$\surd$",
         "—": "---",
         "–": "--",
     }

@@ -4,11 +4,11 @@ A rule returns one part per cell. A part holds or fails where a 95 % confidence 
 what is claimed, and is undecided where the interval contains the limit; fewer than three seeds are a caveat.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from highways.analysis.evidence import FULL, Accuracies, Ours, Sample, Sweeps, difference
+from highways.analysis.evidence import FULL, Accuracies, Sample, Sweeps, difference
 from highways.analysis.notes import DATASET_TITLES, place_label
 
 HOLDS, CAVEAT, FAILS, NOT_RUN = "holds", "holds with a caveat", "does not hold", "not run"
@@ -149,25 +149,11 @@ def _each(
 
 
 def transition(claim: Claim, by: Sweeps) -> Iterator[Part]:
-    """The strength sweep begins at chance, has a plateau of some values near its best, and ends in a collapse.
-
-    A sweep of fewer epochs than the paper's can bear that out, not refute it.
-    """
+    """The strength sweep begins at chance, has a plateau of some values near its best, and ends in a collapse."""
     found = {alpha: sample for alpha, sample in by.strength().items() if sample is not None}
     if not found or len(found) < len(by.strength()):
         yield missing(f"strength sweep ({len(found)} of {len(by.strength())} values)")
         return
-    parts = list(_transition(claim, found))
-    if isinstance(by, Ours) and by.strength_epochs < by.config["training"]["epochs"]:
-        length = f"{by.strength_epochs} epoch of {by.config['training']['epochs']}"
-        parts.append(Part("length", length, CAVEAT, "fewer epochs"))
-        if overall(parts) == FAILS:
-            parts = [replace(part, verdict=UNDECIDED) for part in parts]
-    yield from parts
-
-
-def _transition(claim: Claim, found: Mapping[float, Sample]) -> Iterator[Part]:
-    """Both ends and the plateau of a sweep that has an accuracy at every strength."""
     alphas = sorted(found)
     first, last, best = found[alphas[0]], found[alphas[-1]], max(found.values(), key=lambda sample: sample.mean)
     high = [alpha for alpha in alphas if found[alpha].mean >= best.mean - claim["plateau"]]
@@ -212,9 +198,18 @@ def overall(parts: Iterable[Part]) -> str:
 def either(parts: Iterable[Part]) -> str:
     """The same where the parts are alternatives, of which the paper does not say which it means."""
     verdicts = {part.verdict for part in parts}
-    if FAILS in verdicts and verdicts & {HOLDS, CAVEAT}:
-        return CAVEAT
+    if FAILS in verdicts and verdicts != {FAILS}:
+        return CAVEAT if verdicts & {HOLDS, CAVEAT} else UNDECIDED
     return overall(parts)
+
+
+def shorter(parts: Sequence[Part], epochs: int, papers: int) -> tuple[Part, ...]:
+    """The parts of a claim on runs of so many epochs: fewer than the paper's bear it out, and do not refute it."""
+    verdict = overall(parts)
+    if epochs >= papers or verdict in (UNDECIDED, NOT_RUN):
+        return tuple(parts)
+    parts = (*parts, Part("length", f"{epochs} of {papers} epochs", CAVEAT, "fewer epochs"))
+    return parts if verdict != FAILS else tuple(replace(part, verdict=UNDECIDED) for part in parts)
 
 
 CELL_RULES: dict[str, Callable[[Claim, Accuracies], Iterator[Part]]] = {

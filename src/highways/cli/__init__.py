@@ -1,6 +1,7 @@
 """The command line: the workflow calls this and nothing else."""
 
 import argparse
+import re
 import sys
 
 from highways import __version__
@@ -37,6 +38,10 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"highways: error: a file that should hold text does not ({error})", file=sys.stderr)
     except MemoryError as error:
         print(f"highways: error: out of memory ({error})", file=sys.stderr)
+    except RuntimeError as error:  # torch has no MemoryError
+        if not re.search("allocate memory|out of memory", str(error)):
+            raise
+        print(f"highways: error: out of memory ({str(error).splitlines()[0]})", file=sys.stderr)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader of our output, such as `head`, has had enough

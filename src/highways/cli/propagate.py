@@ -136,8 +136,6 @@ def _wanted(options: argparse.Namespace) -> Propagation:
     config = read_config(options)
     block = config["propagation"]
     wanted = {**_WHAT, **{key: block[key] for key in ("depth", "steps", "step_size")}, **given}
-    if wanted["network"] != "paper" and wanted["depth"] < 3:
-        raise SpecError(f"--depth: network {wanted['network']} needs a hidden matrix; it takes a depth from 3")
     inference = Inference(wanted["optimizer"], wanted["step_size"], wanted["steps"], wanted["eps"])
     found = untrained(config, wanted["network"], wanted["method"], wanted["depth"], wanted["seed"], inference)
     return replace(found, form=wanted["form"], run=replace(found.run, dtype=wanted["dtype"]))

@@ -38,6 +38,8 @@ class Propagation:
         check(self)
         if self.network == "mupc" and self.run.method != "pc":
             raise SpecError(f"network: mupc is predictive coding; method {self.run.method!r} takes paper or plain")
+        if self.network != "paper" and self.run.network.depth < 3:
+            raise SpecError(f"network: {self.network} needs a hidden matrix; it takes a depth from 3")
         if self.network != "paper" and not METHODS[self.run.method].inference:
             raise SpecError(f"network: method {self.run.method!r} has no inference; it takes network paper")
         if self.run.highway is not None and not (self.run.highway.chain and not self.run.highway.redraw):

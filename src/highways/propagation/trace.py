@@ -16,6 +16,10 @@ from highways.record import RecordError
 _KEPT_BITS = 24  # of a mantissa of 52: seven digits, in half the bytes
 
 
+class OtherSettings(RecordError):  # noqa: N818
+    """A trace that is not of the spec that was asked for."""
+
+
 @dataclass(frozen=True, eq=False)
 class Trace:
     """steps (n,), 0 first; errors (n, L): rms of the error of layers 1..L after each of these steps.
@@ -53,7 +57,8 @@ def write(path: Path, trace: Trace) -> None:
 
 
 def read(path: Path, spec: Propagation) -> Trace | None:
-    """The trace of a spec; None where there is none yet, RecordError where the file holds something else."""
+    """The trace of a spec; None where there is none yet, RecordError where the file holds something else,
+    OtherSettings where that is another trace."""
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             found = str(file["spec"])
@@ -66,7 +71,7 @@ def read(path: Path, spec: Propagation) -> Trace | None:
             f"{path}: not a trace ({error}); delete it, and `snakemake propagation` makes it"
         ) from None
     if found != spec.to_json():
-        raise RecordError(f"{path}: made with other settings; delete it, and `snakemake propagation` makes it")
+        raise OtherSettings(f"{path}: made with other settings; delete it, and `snakemake propagation` makes it")
     return Trace(spec, steps, errors, backprop, steady, provenance)
 
 
