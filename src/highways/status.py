@@ -4,11 +4,14 @@ import json
 import os
 import socket
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from highways import record
 from highways.progress import HEARTBEAT_SECONDS, heartbeat_path
 from highways.runs import Run
+from highways.spec import RunSpec
 
 STATES = ("done", "diverged", "running", "interrupted", "not run", "outdated", "broken")
 FINISHED = ("done", "diverged")
@@ -22,13 +25,49 @@ def state(run: Run, folder: Path) -> tuple[str, str]:
             document = record.read(path)
         except record.RecordError as error:
             return "broken", str(error)
-        keys = record.differences(document, run)
+        keys = _differences(document, run, folder)
         if keys:
             return "outdated", f"made with another {', '.join(keys)}"
         if document["status"] == "diverged":
             return "diverged", f"in epoch {document['diverged_epoch']}"
         return "done", f"test accuracy {document['test_accuracy']:.2%}"
     return _unfinished(heartbeat_path(path))
+
+
+def outdated(run: Run, folder: Path) -> list[str]:
+    """Keys in which the record of a run was made with other settings. Fast, since it does not check the record."""
+    try:
+        document = json.loads((folder / f"{run.path}.json").read_text())
+        fits = run.selection is None and document["spec_hash"] == run.spec.hash
+        return [] if fits else _differences(document, run, folder)
+    except (OSError, ValueError, KeyError, TypeError):
+        return []  # no record, or a broken one, which its reader names
+
+
+def _differences(document: dict[str, Any], run: Run, folder: Path) -> list[str]:
+    """Keys in which a record differs from what is asked for, which the selection of its sweep says in part."""
+    keys = record.differences(document, run)
+    if run.selection is not None:
+        chosen = selections_folder(folder) / f"{run.selection}.json"
+        settings = json.loads(chosen.read_text())["settings"] if chosen.exists() else {}
+        spec = RunSpec.from_dict(document["spec"])
+        keys += [key for key, value in settings.items() if spec.setting(key) != value]
+    return keys
+
+
+def selections_folder(runs: Path) -> Path:
+    """Where the selections lie, from where the records do."""
+    return runs.parent / "selections"
+
+
+def selection_outdated(path: Path, sweep: Iterable[Run]) -> bool:
+    """Whether a selection was made among other candidates than the runs of its sweep."""
+    try:
+        made = [candidate["settings"] for candidate in json.loads(path.read_text())["candidates"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    asked = [{key: run.spec.setting(key) for key in run.swept} for run in sweep]
+    return {json.dumps(one, sort_keys=True) for one in made} != {json.dumps(one, sort_keys=True) for one in asked}
 
 
 def _unfinished(path: Path) -> tuple[str, str]:

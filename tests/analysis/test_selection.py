@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from highways import status
 from highways.analysis import commands
 from highways.analysis.frame import load
 from highways.analysis.selection import SelectionError, select
@@ -157,3 +158,28 @@ def test_a_setting_of_the_rule_is_chosen_with_the_rate(config, folder, record, t
     assert chosen["settings"] == {"learning.lr": 1e-4, "rule.beta": 0.3}
     assert len(chosen["candidates"]) == 4
     assert select(load({run.path: run for run in runs}, folder)).settings == chosen["settings"]
+
+
+def test_a_record_of_another_choice_or_other_settings_is_outdated(config, folder, name, record):
+    config["learning_rate_sweep"]["seeds"] = [0]
+
+    def asked() -> list:
+        return [run for run in table_runs(config) if run.path.startswith(name)]
+
+    runs = asked()
+    waiting = [run for run in runs if run.selection]
+    for run in runs:
+        record(run, lr=1e-3 if run.selection else None)
+    assert [status.outdated(run, folder) for run in runs] == [[]] * len(runs)
+    chosen = status.selections_folder(folder) / f"{name}.json"
+    chosen.parent.mkdir(parents=True)
+    candidates = [{"settings": {"learning.lr": rate}} for rate in (1e-4, 1e-3, 3e-3)]
+    for rate, state in ((1e-3, "done"), (3e-3, "outdated")):
+        chosen.write_text(json.dumps({"settings": {"learning.lr": rate}, "candidates": candidates}))
+        keys = ["learning.lr"] if state == "outdated" else []
+        assert [status.outdated(run, folder) for run in waiting] == [keys] * 2
+        assert {status.state(run, folder)[0] for run in waiting} == {state}
+    assert not status.selection_outdated(chosen, sweep_runs(runs, name))
+    assert status.selection_outdated(chosen, sweep_runs(runs, name)[1:])
+    config["training"]["weight_decay"] = 0.5
+    assert all("learning.weight_decay" in status.outdated(run, folder) for run in asked())

@@ -17,7 +17,7 @@ from highways.analysis.figures import FIGURES
 from highways.analysis.sections import SECTIONS
 from highways.analysis.tables import TABLES
 from highways.propagation import plan, trace
-from highways.runs import sweep_runs
+from highways.runs import Run, sweep_runs
 from highways.status import state
 from projects import SMOKE, Project, until
 
@@ -36,6 +36,10 @@ def smoke_config(folder: Path) -> dict:
     config = yaml.safe_load((folder / "config.yaml").read_text())
     update_config(config, yaml.safe_load((folder / "workflow/profiles/smoke/smoke.yaml").read_text()))
     return configuration.validate(config)
+
+
+def smoke_runs(project: Project) -> dict[str, Run]:
+    return configuration.all_runs(smoke_config(project.folder))
 
 
 def trained(plan: dict[str, list[str]]) -> set[str]:
@@ -149,6 +153,38 @@ def test_a_clone_with_committed_records_trains_nothing(finished):
     assert trained(todo) == set()
     assert "propagating" not in todo
     assert "keeping" not in todo
+
+
+def test_a_clone_does_not_keep_what_is_of_other_settings(finished):
+    """Paths name no σ_v: without Snakemake's notes, only the files themselves tell that they are of another."""
+    cloned(finished)
+    finished.edit("config.yaml", "sigma_v: 1.0e-2", "sigma_v: 2.0e-2")
+    refused = finished.snakemake("--dry-run", *SMOKE, check=False)
+    assert refused.returncode != 0
+    assert "came with the clone and is of another highway.sigma_v" in refused.stdout + refused.stderr
+    assert "table_settings" in finished.snakemake("--dry-run", *SMOKE, "--", "table_settings").stdout
+    runs = {path: run for path, run in smoke_runs(finished).items() if run.spec.highway}
+    for path in runs:
+        (finished.folder / RUNS / f"{path}.json").unlink()
+    refused = finished.snakemake("--dry-run", *SMOKE, check=False)
+    assert "npz came with the clone and is of another specification" in refused.stdout + refused.stderr
+    for path in (finished.folder / "results/smoke/propagation").rglob("*.npz"):
+        if path.relative_to(finished.folder).parts[6] in ("hep", "dfa"):
+            path.unlink()
+    assert trained(finished.plan(*SMOKE)) == set(runs)
+
+
+def test_a_clone_chooses_again_where_the_sweep_is_another(finished):
+    cloned(finished)
+    runs = smoke_runs(finished)
+    finished.edit(
+        "workflow/profiles/smoke/smoke.yaml", "rates: [1.0e-3, 3.0e-3, 1.0e-2]", "rates: [3.0e-3, 2.0e-2]"
+    )
+    todo = finished.plan(*SMOKE)
+    new = smoke_runs(finished)
+    waiting = {path for path, run in new.items() if run.selection and run.selection.startswith("smoke/")}
+    assert trained(todo) == (set(new) - set(runs)) | waiting
+    assert len(todo["choosing"]) == len(waiting)
 
 
 def test_one_changed_step_size_relaxes_everything_again_and_trains_nothing(finished):

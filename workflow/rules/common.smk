@@ -14,9 +14,10 @@ from snakemake.io import IOFile
 
 from highways import config as configuration
 from highways.analysis.sections import SECTIONS
-from highways import controls, cost, provenance, readings, remedies, runs
+from highways import controls, cost, provenance, readings, remedies, runs, status
 from highways.errors import UserError
 from highways.propagation import plan as propagation
+from highways.propagation.trace import is_of_other_settings
 
 # Jobs call the package of this checkout with the interpreter that runs Snakemake, or with that of the conda
 # environment where one is asked for. The prefix is not part of what Snakemake compares, so another interpreter re-runs nothing.
@@ -63,13 +64,40 @@ def records(wanted):
     return [record(run) for run in wanted]
 
 
+# Snakemake keeps no notes of a file that came with a clone, so it can tell neither its age nor its settings.
+def came_with_a_clone(path):
+    made_here = workflow.persistence.metadata(IOFile(path)) is not None
+    return Path(path).exists() and not made_here
+
+
+# So it would keep what is not of the settings that are asked for, and nobody would know.
+def refuse(path, settings):
+    raise WorkflowError(
+        f"{path} came with the clone and is of another {settings}; Snakemake would keep it. Send the results "
+        "elsewhere (pathvars: {results: mine}), or delete what is outdated (docs/workflow.md, What re-runs)"
+    )
+
+
+@cache
+def outdated(run):
+    return (
+        status.outdated(run, Path(RUNS_FOLDER))
+        if came_with_a_clone(record(run))
+        else []
+    )
+
+
 # A run's check of its data. A record that is there while the check is not came with a clone: it needs no data, and
 # the check, once made, must not count as its new input.
 def data_check(run):
-    check = Path(f"{RESULTS}/data/{run.spec.dataset}.json")
-    return (
-        [] if Path(record(run)).exists() and not check.exists() else ancient(str(check))
-    )
+    fixed = [
+        key for key in outdated(run) if run.selection is None or key not in run.swept
+    ]
+    if fixed:
+        refuse(record(run), ", ".join(fixed))
+    check = f"{RESULTS}/data/{run.spec.dataset}.json"
+    there = Path(record(run)).exists() and not Path(check).exists()
+    return [] if there else ancient(check)
 
 
 def snapshots(run):
@@ -89,11 +117,13 @@ def trace_inputs(wildcards):
     needed = [f"{RESULTS}/data/{one.run.dataset}.json"]
     if one.trained is not None:
         needed.append(f"{weights(one)}/epoch{one.epoch:02d}.npz")
-    came_with_a_clone = Path(traces([one])[0]).exists()
+    (trace,) = traces([one])
+    if came_with_a_clone(trace) and is_of_other_settings(Path(trace), one):
+        refuse(trace, "specification")
     return [
         ancient(path)
         for path in needed
-        if not (came_with_a_clone and not Path(path).exists())
+        if not (Path(trace).exists() and not Path(path).exists())
     ]
 
 
@@ -110,14 +140,32 @@ def sweep(wildcards):
     return sweep_of(str(wildcards.selection))
 
 
-# Inputs of a file whose times count only if Snakemake made that file here: in a clone, times mean nothing.
-def inputs(paths, output):
-    made_here = workflow.persistence.metadata(IOFile(output)) is not None
-    return list(paths) if made_here else [ancient(path) for path in paths]
-
-
 def selection_file(selection):
     return f"{RESULTS}/selections/{selection}.json"
+
+
+def of_another_sweep(selection):
+    path = selection_file(selection)
+    return came_with_a_clone(path) and status.selection_outdated(
+        Path(path), sweep_of(selection)
+    )
+
+
+# The times of these do not count for a file that came with a clone, unless its choice is to be made anew.
+def sweep_records(wildcards):
+    selection, wanted = str(wildcards.selection), records(sweep(wildcards))
+    kept = came_with_a_clone(selection_file(selection))
+    return (
+        [ancient(path) for path in wanted]
+        if kept and not of_another_sweep(selection)
+        else wanted
+    )
+
+
+def chosen(wildcards):
+    run, path = selected(wildcards), selection_file(wildcards.selection)
+    kept = came_with_a_clone(record(run)) and not outdated(run)
+    return ancient(path) if kept and not of_another_sweep(run.selection) else path
 
 
 # What a choice depends on, besides the code.

@@ -39,7 +39,7 @@ for one in TRAINED:
         name:
             f"snapshots_{one.spec.method}"
         input:
-            data_check(one),
+            lambda w, run=one: data_check(run),
         output:
             snapshots(one),
         log:

@@ -37,7 +37,7 @@ rule train:
 
 rule select:
     input:
-        lambda w: inputs(records(sweep(w)), selection_file(w.selection)),
+        sweep_records,
     output:
         "<results>/selections/{selection}.json",
     log:
@@ -59,7 +59,7 @@ rule select:
 rule train_selected:
     input:
         lambda w: data_check(selected(w)),
-        chosen=lambda w: inputs([selection_file(w.selection)], record(selected(w))),
+        chosen=chosen,
     output:
         "<results>/runs/{selection}/selected/seed{seed}.json",
     log:

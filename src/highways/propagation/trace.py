@@ -75,6 +75,17 @@ def read(path: Path, spec: Propagation) -> Trace | None:
     return Trace(spec, steps, errors, backprop, steady, provenance)
 
 
+def is_of_other_settings(path: Path, spec: Propagation) -> bool:
+    """Whether the file is a trace of another spec."""
+    try:
+        read(path, spec)
+    except OtherSettings:
+        return True
+    except RecordError:
+        pass
+    return False
+
+
 def _cut(values: NDArray[np.float64]) -> NDArray[np.float64]:
     bits = np.ascontiguousarray(values, np.float64).view(np.int64)
     cut: NDArray[np.float64] = (bits & ~((1 << (52 - _KEPT_BITS)) - 1)).view(np.float64)
