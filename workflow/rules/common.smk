@@ -66,8 +66,7 @@ def records(wanted):
 
 # Snakemake keeps no notes of a file that came with a clone, so it can tell neither its age nor its settings.
 def came_with_a_clone(path):
-    made_here = workflow.persistence.metadata(IOFile(path)) is not None
-    return Path(path).exists() and not made_here
+    return Path(path).exists() and workflow.persistence.metadata(IOFile(path)) is None
 
 
 # So it would keep what is not of the settings that are asked for, and nobody would know.
