@@ -373,3 +373,9 @@ def test_controls_stand_below_each_other_with_their_own_seeds(config, folder, re
     assert column["HEP"] == "95.0 (n=1)"
     assert column["PC 4T"] == "not run"
     assert datum(table, control="cut")["values"] == "90;94"
+
+
+def test_the_committed_latex_needs_no_unicode(root):
+    """pdflatex stops at a Greek letter that is not a command."""
+    for path in (root / "results/tables").glob("*.tex"):
+        assert path.read_text().isascii(), path.name
