@@ -47,7 +47,7 @@ def trained(plan: dict[str, list[str]]) -> set[str]:
 
 
 def test_the_smoke_run_leaves_every_record_table_and_figure(smoke):
-    runs = configuration.all_runs(smoke_config(smoke.folder)).values()
+    runs = smoke_runs(smoke).values()
     assert {state(run, smoke.folder / RUNS)[0] for run in runs} <= {"done", "diverged"}
     results = smoke.folder / "results/smoke"
     found = {path.name for folder in ("tables", "figures") for path in (results / folder).iterdir()}
@@ -76,7 +76,7 @@ def test_snakemake_s_own_report_has_every_artefact_with_its_caption(finished):
 
 
 def test_the_selected_runs_took_the_rate_that_validated_best(smoke):
-    runs = configuration.all_runs(smoke_config(smoke.folder))
+    runs = smoke_runs(smoke)
     for path, run in runs.items():
         if run.selection is not None:
             chosen = record.read(smoke.folder / RUNS / f"{path}.json")["spec"]["learning"]["lr"]
@@ -138,7 +138,7 @@ def test_an_edit_that_changes_no_number_trains_nothing(finished, path, old, new)
 
 def test_an_edit_of_the_equations_trains_everything_again(finished):
     finished.edit("src/highways/energy.py", "0.5 * error.hidden", "0.25 * error.hidden")
-    assert trained(finished.plan(*SMOKE)) == set(configuration.all_runs(smoke_config(finished.folder)))
+    assert trained(finished.plan(*SMOKE)) == set(smoke_runs(finished))
 
 
 def test_an_edit_of_one_rule_trains_that_rule(finished):
@@ -251,7 +251,7 @@ def cloned(project: Project) -> None:
 def test_the_smoke_plan_lists_only_smoke_jobs(project):
     plan = project.plan(*SMOKE)
     assert all("/fashion_mnist_excerpt/" in path for path in trained(plan))
-    assert len(plan["training"]) == len(configuration.all_runs(smoke_config(project.folder)))
+    assert len(plan["training"]) == len(smoke_runs(project))
 
 
 def test_the_paper_s_plan_lists_every_run_once(project):

@@ -17,7 +17,6 @@ from highways.analysis.sections import SECTIONS
 from highways import controls, cost, provenance, readings, remedies, runs, status
 from highways.errors import UserError
 from highways.propagation import plan as propagation
-from highways.propagation.trace import is_of_other_settings
 
 # Jobs call the package of this checkout with the interpreter that runs Snakemake, or with that of the conda
 # environment where one is asked for. The prefix is not part of what Snakemake compares, so another interpreter re-runs nothing.
@@ -110,6 +109,13 @@ def weights(one):
     return f"{RESULTS}/snapshots/{SNAPSHOT_OF[one.trained]}"
 
 
+# Numpy, for the few parses that ask for a trace.
+def of_other_settings(path, one):
+    from highways.propagation.trace import is_of_other_settings
+
+    return is_of_other_settings(path, one)
+
+
 # As for runs: a trace that came with a clone needs neither data nor weights.
 def trace_inputs(wildcards):
     one = PROPAGATIONS[wildcards.trace]
@@ -117,7 +123,7 @@ def trace_inputs(wildcards):
     if one.trained is not None:
         needed.append(f"{weights(one)}/epoch{one.epoch:02d}.npz")
     (trace,) = traces([one])
-    if came_with_a_clone(trace) and is_of_other_settings(Path(trace), one):
+    if came_with_a_clone(trace) and of_other_settings(Path(trace), one):
         refuse(trace, "specification")
     return [
         ancient(path)
@@ -143,28 +149,26 @@ def selection_file(selection):
     return f"{RESULTS}/selections/{selection}.json"
 
 
-def of_another_sweep(selection):
-    path = selection_file(selection)
-    return came_with_a_clone(path) and status.selection_outdated(
-        Path(path), sweep_of(selection)
+# The times of its inputs do not count for a file that came with a clone, unless its choice is to be made anew.
+def kept(path, selection):
+    choice = selection_file(selection)
+    of_another_sweep = came_with_a_clone(choice) and status.selection_outdated(
+        Path(choice), sweep_of(selection)
     )
+    return came_with_a_clone(path) and not of_another_sweep
 
 
-# The times of these do not count for a file that came with a clone, unless its choice is to be made anew.
 def sweep_records(wildcards):
     selection, wanted = str(wildcards.selection), records(sweep(wildcards))
-    kept = came_with_a_clone(selection_file(selection))
-    return (
-        [ancient(path) for path in wanted]
-        if kept and not of_another_sweep(selection)
-        else wanted
-    )
+    if kept(selection_file(selection), selection):
+        return [ancient(path) for path in wanted]
+    return wanted
 
 
 def chosen(wildcards):
     run, path = selected(wildcards), selection_file(wildcards.selection)
-    kept = came_with_a_clone(record(run)) and not outdated(run)
-    return ancient(path) if kept and not of_another_sweep(run.selection) else path
+    fits = kept(record(run), run.selection) and not outdated(run)
+    return ancient(path) if fits else path
 
 
 # What a choice depends on, besides the code.

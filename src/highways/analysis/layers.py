@@ -1,5 +1,6 @@
 """Figures of what the layers do over training, from the diagnostics of the records."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
@@ -16,7 +17,7 @@ from highways.analysis.frame import layers
 from highways.analysis.notes import DATASET_TITLES, place_label
 from highways.controls import Arm, gradient_arms
 from highways.readings import Reading, finalists
-from highways.runs import CellKey, Config, cell_runs
+from highways.runs import CellKey, Config, Run, cell_runs
 
 _LAYER_COLOURS = colormaps["viridis"]
 
@@ -58,14 +59,19 @@ def gradients(config: Config, folder: Path) -> Figure:
 
 def _cosines(axes: Axes, arm: Arm, cell: Cell, folder: Path, *, last: bool) -> None:
     """One line per seed, and their mean, at the first or the last moment of the records."""
-    used = set(cell.records)
-    frame = layers({run.path: run for run in cell_runs(arm.config, *arm.cell) if run.path in used}, folder)
+    frame = of_cell(cell, cell_runs(arm.config, *arm.cell), folder)
     table = at_moment(frame[frame["quantity"] == "backprop_cosine"], last=last)
     colour = style.colour(arm.cell[2])
     for seed in table.columns:
         axes.plot(table.index, table[seed], color=colour, linewidth=0.5, alpha=0.6, gid=f"seed:{arm.name}:{seed}")
     if not table.empty:
         axes.plot(table.index, table.mean(axis="columns"), color=colour, gid=f"mean:{arm.name}")
+
+
+def of_cell(cell: Cell, runs: Iterable[Run], folder: Path) -> pd.DataFrame:
+    """What the layers do in the records that the cell reports, of the runs that may be behind it."""
+    used = set(cell.records)
+    return layers({run.path: run for run in runs if run.path in used}, folder)
 
 
 def at_moment(quantity: pd.DataFrame, *, last: bool) -> pd.DataFrame:

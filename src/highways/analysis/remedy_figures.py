@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from highways.analysis import drawing, style
 from highways.analysis.cells import Cell
-from highways.analysis.frame import layers
-from highways.analysis.layers import at_moment
+from highways.analysis.layers import at_moment, of_cell
 from highways.analysis.notes import DATASET_TITLES
 from highways.analysis.remedies import Cells, by_rule, marks, remedy_cells
 from highways.remedies import Remedy
@@ -198,8 +197,7 @@ def _cosines(axes: Axes, remedy: Remedy, cell: Cell, folder: Path) -> set[str]:
     axes.set_yticks([-1, 0, 1])
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.axhline(0, color=style.REFERENCE, linewidth=0.8, gid="zero")
-    used = set(cell.records)
-    frame = layers({run.path: run for run in remedy.runs() if run.path in used}, folder)
+    frame = of_cell(cell, remedy.runs(), folder)
     found = set()
     for key, (_, colour) in _COSINES.items():
         kind = frame[frame["quantity"] == key]
