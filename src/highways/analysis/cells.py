@@ -24,12 +24,14 @@ class Cell:
     runs: the rows of the frame that the cell reports, at most one per seed.
     sweep: all rows of its sweep; None where nothing is swept.
     selection: what was chosen; None where nothing is swept or can be chosen (yet).
+    waiting: the rows of the runs that wait for the selection; None where none is awaited.
     """
 
     seeds: tuple[int, ...]
     runs: pd.DataFrame
     sweep: pd.DataFrame | None = None
     selection: Selection | None = None
+    waiting: pd.DataFrame | None = None
 
     @cached_property
     def accuracies(self) -> dict[int, float]:
@@ -85,6 +87,15 @@ class Cell:
         if self.sweep is None:
             return 0, 0
         return int(self.sweep["status"].isin(["ok", "diverged"]).sum()), len(self.sweep)
+
+    @property
+    def seconds_left(self) -> float:
+        """Expected seconds, on one core, of the runs without a usable record."""
+        if self.status == "diverged":
+            return 0.0
+        parts = [part for part in (self.runs, self.sweep, self.waiting) if part is not None]
+        left = [part.loc[part["status"].isin(["not run", "invalid"]), "expected_seconds"] for part in parts]
+        return float(sum(seconds.sum() for seconds in left))
 
     @property
     def numbers(self) -> dict[str, Any]:
@@ -174,7 +185,7 @@ def swept_cell(seeds: tuple[int, ...], rows: pd.DataFrame) -> Cell:
     sweep = rows[~rows["selected"]]
     selection = select(rows)
     if selection is None:
-        return Cell(seeds, rows.iloc[:0], sweep)
+        return Cell(seeds, rows.iloc[:0], sweep, waiting=rows[rows["selected"]])
     # A run of the sweep is one of the cell's where nothing but the swept settings tells them apart.
     as_swept = sweep[(sweep["settings"] == selection.chosen) & sweep["seed"].isin(seeds)]
     chosen = pd.concat([as_swept, _as_selected(rows[rows["selected"]], selection.chosen)])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from highways import record
+from highways import cost, record
 from highways.runs import Run
 from highways.spec import RunSpec
 
@@ -29,6 +29,7 @@ _IDENTITY = {
 _OUTCOME = {
     "status": "object",
     "problem": "object",
+    "expected_seconds": "float64",
     "test_accuracy": "float64",
     "validation_accuracy": "float64",
     "best_epoch": "Int64",
@@ -71,8 +72,9 @@ class _Outcome:
 def load(runs: Mapping[str, Run], folder: Path) -> pd.DataFrame:
     """One row per run; `status` is ok, diverged, not run, or invalid (then `problem` says why in one line).
 
-    Accuracies are fractions. `settings` are the values of the swept keys, as JSON. In a selected run they, and the
-    rate `lr`, are those of its record: unknown until it has run.
+    Accuracies are fractions, `expected_seconds` those of the cost model on one core, for every run. `settings` are
+    the values of the swept keys, as JSON. In a selected run they, and the rate `lr`, are those of its record:
+    unknown until it has run.
     """
     rows = []
     for run in runs.values():
@@ -83,6 +85,7 @@ def load(runs: Mapping[str, Run], folder: Path) -> pd.DataFrame:
                 **_identity(run, outcome.record),
                 "status": outcome.status,
                 "problem": outcome.problem,
+                "expected_seconds": cost.seconds(run.spec),
                 **measured,
             }
         )

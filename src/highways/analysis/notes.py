@@ -84,6 +84,9 @@ def cell_notes(cells: Mapping[str, Cell]) -> list[str]:
     partial = [f"{k}: {c.finished} of {len(c.seeds)} seeds" for k, c in cells.items() if c.status == "partial"]
     if partial:
         notes.append(f"Partly run: {'; '.join(partial)}.")
+    left = [f"{k}: {_hours(c.seconds_left)}" for k, c in cells.items() if c.seconds_left > 0]
+    if left:
+        notes.append(f"Left to run, in core-hours expected (`highways cost`): {'; '.join(left)}.")
     unfinished = [
         f"{k}: {c.swept[0]} of {c.swept[1]} runs" for k, c in cells.items() if 0 < c.swept[0] < c.swept[1]
     ]
@@ -99,6 +102,11 @@ def cell_notes(cells: Mapping[str, Cell]) -> list[str]:
         notes.append(f"Diverged: {'; '.join(diverged)}.")
     problems = {path: text for cell in cells.values() for path, text in cell.problems.items()}
     return notes + [f"Record not used: {path}: {text}." for path, text in problems.items()]
+
+
+def _hours(seconds: float) -> str:
+    hours = seconds / 3600
+    return f"{hours:.1f}" if hours >= 0.1 else f"{hours:.1g}"
 
 
 def _settings(selection: Selection) -> str:
