@@ -154,34 +154,34 @@ def test_a_sweep_that_diverged_everywhere_says_so(config, folder, record, find):
     assert "Diverged at every learning rate of the sweep: MNIST L=4 BP." in table.notes
 
 
+def left_to_run(config, folder):
+    (note,) = notes(TABLES["depth"](config, folder), "Left to run, in core-hours")
+    return note
+
+
 def test_a_cell_with_runs_left_says_what_they_will_cost(config, folder, record, find):
     write_seeds(record, find, HEP_8, [0.9])
     hep = cost.seconds(find(*HEP_8, "seed1").spec)
-    (note,) = notes(TABLES["depth"](config, folder), "Left to run, in core-hours")
+    note = left_to_run(config, folder)
     assert f"MNIST L=8 HEP: {2 * hep / 3600:.1g};" in note
     backprop = cost.seconds(find("L008/backprop/lr0.001").spec)
     two_rates_and_two_more_seeds = depth_cells(config, folder)["mnist", 8, "backprop"].seconds_left
     assert two_rates_and_two_more_seeds == pytest.approx(4 * backprop)
     write_seeds(record, find, HEP_8, [0.9, 0.9, 0.9])
-    (note,) = notes(TABLES["depth"](config, folder), "Left to run, in core-hours")
-    assert "MNIST L=8 HEP" not in note
+    assert "MNIST L=8 HEP" not in left_to_run(config, folder)
 
 
 def test_a_swept_cell_has_the_runs_of_its_choice_left(config, folder, swept):
     swept(1, 0.92, 1e-3)
-    table = TABLES["depth"](config, folder)
-    (note,) = notes(table, "Left to run, in core-hours")
-    assert "MNIST L=4 BP" in note
+    assert "MNIST L=4 BP" in left_to_run(config, folder)
     swept(2, 0.94, 1e-3)
-    (note,) = notes(TABLES["depth"](config, folder), "Left to run, in core-hours")
-    assert "MNIST L=4 BP" not in note
+    assert "MNIST L=4 BP" not in left_to_run(config, folder)
 
 
 def test_a_cell_that_diverged_everywhere_has_nothing_left(config, folder, record, find):
     for rate in ("0.0001", "0.001"):
         record(find(f"L004/backprop/lr{rate}"), None, None, diverged=1)
-    (note,) = notes(TABLES["depth"](config, folder), "Left to run, in core-hours")
-    assert "MNIST L=4 BP" not in note
+    assert "MNIST L=4 BP" not in left_to_run(config, folder)
 
 
 def test_a_run_that_two_sweeps_share_with_the_table_counts_once_in_each(config, folder, record, find):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from highways.analysis.frame import load
+from highways.analysis.frame import load, usable
 from highways.analysis.selection import Selection, select
 from highways.runs import CellKey, Config, Run, cell_runs, density_runs, strength_runs, sweep_config
 
@@ -65,16 +65,19 @@ class Cell:
         return tuple(seed for seed in self.diverged if seed not in self.accuracies)
 
     @property
+    def _parts(self) -> list[pd.DataFrame]:
+        return [self.runs] if self.sweep is None else [self.runs, self.sweep]
+
+    @property
     def problems(self) -> dict[str, str]:
         """What is wrong with each record that cannot be used, by path."""
-        parts = [self.runs] if self.sweep is None else [self.runs, self.sweep]
-        rows = [part[part["status"] == "invalid"] for part in parts]
+        rows = [part[part["status"] == "invalid"] for part in self._parts]
         return {path: text for part in rows for path, text in zip(part["path"], part["problem"], strict=True)}
 
     @property
     def records(self) -> list[str]:
         """The paths of the usable records that the cell reports."""
-        return list(self.runs.loc[self.runs["status"].isin(["ok", "diverged"]), "path"])
+        return list(self.runs.loc[usable(self.runs), "path"])
 
     @property
     def finished(self) -> int:
@@ -86,16 +89,15 @@ class Cell:
         """The number of sweep runs with a usable record, and of all sweep runs."""
         if self.sweep is None:
             return 0, 0
-        return int(self.sweep["status"].isin(["ok", "diverged"]).sum()), len(self.sweep)
+        return int(usable(self.sweep).sum()), len(self.sweep)
 
     @property
     def seconds_left(self) -> float:
         """Expected seconds, on one core, of the runs without a usable record."""
         if self.status == "diverged":
             return 0.0
-        parts = [part for part in (self.runs, self.sweep, self.waiting) if part is not None]
-        left = [part.loc[part["status"].isin(["not run", "invalid"]), "expected_seconds"] for part in parts]
-        return float(sum(seconds.sum() for seconds in left))
+        parts = self._parts if self.waiting is None else [*self._parts, self.waiting]
+        return float(sum(part.loc[~usable(part), "expected_seconds"].sum() for part in parts))
 
     @property
     def numbers(self) -> dict[str, Any]:
@@ -194,7 +196,7 @@ def swept_cell(seeds: tuple[int, ...], rows: pd.DataFrame) -> Cell:
 
 def _as_selected(rows: pd.DataFrame, settings: str) -> pd.DataFrame:
     """The selected runs, where those of an earlier selection count as invalid."""
-    stale = rows["status"].isin(["ok", "diverged"]) & (rows["settings"] != settings)
+    stale = usable(rows) & (rows["settings"] != settings)
     problems = [f"made with {_plain(own)}, but the sweep selects {_plain(settings)}" for own in rows["settings"]]
     marked = rows.assign(
         status=rows["status"].mask(stale, "invalid"),

@@ -92,6 +92,11 @@ def load(runs: Mapping[str, Run], folder: Path) -> pd.DataFrame:
     return _frame(rows, _IDENTITY | _OUTCOME)
 
 
+def usable(rows: pd.DataFrame) -> "pd.Series[bool]":
+    """Which rows of `load` have a record that can be used; a diverged run has."""
+    return rows["status"].isin(["ok", "diverged"])
+
+
 def curves(runs: Mapping[str, Run], folder: Path) -> pd.DataFrame:
     """One row per run and epoch, for the runs whose records can be used."""
     rows = []

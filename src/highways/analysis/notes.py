@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from highways.analysis.cells import Cell
+from highways.analysis.frame import usable
 from highways.analysis.selection import Selection
 from highways.methods import METHODS
 from highways.runs import CellKey, Config
@@ -63,7 +64,7 @@ def conventions_note(config: Config) -> str:
 def protocol_notes(config: Config, cells: Mapping[str, Cell], but: str = "") -> list[str]:
     """Epochs, and the sizes of the parts that the records state; `but` names the exceptions."""
     rows = pd.concat([cell.runs for cell in cells.values()])
-    used = rows[rows["status"].isin(["ok", "diverged"])]
+    used = rows[usable(rows)]
     sizes = used[["dataset", "n_train", "n_validation", "n_test"]].drop_duplicates()
     notes = [f"{config['training']['epochs']} epochs, batches of {config['training']['batch_size']}{but}."]
     if len(sizes):
@@ -84,7 +85,7 @@ def cell_notes(cells: Mapping[str, Cell]) -> list[str]:
     partial = [f"{k}: {c.finished} of {len(c.seeds)} seeds" for k, c in cells.items() if c.status == "partial"]
     if partial:
         notes.append(f"Partly run: {'; '.join(partial)}.")
-    left = [f"{k}: {_hours(c.seconds_left)}" for k, c in cells.items() if c.seconds_left > 0]
+    left = [f"{k}: {_hours(seconds)}" for k, c in cells.items() if (seconds := c.seconds_left) > 0]
     if left:
         notes.append(f"Left to run, in core-hours expected (`highways cost`): {'; '.join(left)}.")
     unfinished = [

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from highways.analysis.cells import Cell, swept_cell, table_cell
-from highways.analysis.frame import load
+from highways.analysis.frame import load, usable
 from highways.analysis.notes import (
     cell_notes,
     conventions_note,
@@ -123,7 +123,7 @@ def marks(cells: Cells) -> list[str]:
 def core_seconds(cells: Iterable[Cell]) -> float | None:
     """Processor time per epoch, a mean over the usable runs of the cells."""
     runs = pd.concat([cell.runs for cell in cells])
-    timed = runs[runs["status"].isin(["ok", "diverged"]) & (runs["epochs"] > 0)]
+    timed = runs[usable(runs) & (runs["epochs"] > 0)]
     return float((timed["cpu_seconds"] / timed["epochs"]).mean()) if len(timed) else None
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from highways.analysis.frame import usable
 from highways.record import RecordError
 
 
@@ -44,7 +45,7 @@ def select(frame: pd.DataFrame) -> Selection | None:
     chosen. None where no candidate can, and where a sweep run is missing: the choice would be unfair to it.
     """
     sweep = frame[~frame["selected"]].sort_values("lr", kind="stable")
-    if not sweep["status"].isin(["ok", "diverged"]).all():
+    if not usable(sweep).all():
         return None
     accuracies: dict[str, float | None] = {}
     for settings in sweep["settings"].unique().tolist():
