@@ -34,7 +34,9 @@ def worker(task: str, *arguments: int, processes: int = 1) -> list[dict[str, Any
     """Run worker.py in that many fresh processes at once; `elapsed` is each one's life in seconds."""
     command = [sys.executable, str(HERE / "worker.py"), task, *map(str, arguments)]
     start = time.perf_counter()
-    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(processes)]
+    started = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, encoding="utf-8") for _ in range(processes)
+    ]
     results = []
     for process in started:
         output, _ = process.communicate()
@@ -48,5 +50,5 @@ def peer(python: Path, script: str, depth: int, steps: int, repeats: int) -> dic
     """Seconds per E-step and weight update of another library in its own environment."""
     command = [str(python), str(HERE / "peers" / script), str(depth), str(steps), str(repeats)]
     environment = {**os.environ, "PYTHONPATH": str(HERE)}  # for the timing loop above
-    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment, encoding="utf-8")
     return dict(json.loads(run.stdout.splitlines()[-1]))

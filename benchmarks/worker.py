@@ -19,7 +19,7 @@ from measure import in_turn
 
 def peak_mib() -> float:
     """The most memory that this process has held (getrusage would count what its parent held before the fork)."""
-    status = Path("/proc/self/status").read_text()
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1024
 
 

@@ -58,6 +58,7 @@ class Project:
             capture_output=True,
             text=True,
             env={**os.environ, **environment},
+            encoding="utf-8",
         )
         if check:
             assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-6000:]
@@ -74,6 +75,6 @@ class Project:
 
     def edit(self, path: str, old: str, new: str) -> None:
         file = self.folder / path
-        text = file.read_text()
+        text = file.read_text(encoding="utf-8")
         assert old in text
-        file.write_text(text.replace(old, new, 1))
+        file.write_text(text.replace(old, new, 1), encoding="utf-8")

@@ -10,7 +10,7 @@ import pytest
 def test_the_suite_runs_and_adds_up(root, tmp_path):
     command = [sys.executable, str(root / "benchmarks/run.py"), "--quick", "--out", str(tmp_path)]
     subprocess.run(command, check=True, capture_output=True)
-    results = json.loads((tmp_path / "results.json").read_text())
+    results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert (tmp_path / "results.png").read_bytes().startswith(b"\x89PNG")
     for row in results["kernels"]:
         seconds = sorted(row["seconds"]["native"])

@@ -27,7 +27,9 @@ def unpacked(runs, tmp_path):
     """The bundle of all three runs, unpacked."""
     selections = tmp_path / "selections"
     (selections / "trial").mkdir(parents=True)
-    (selections / "trial/backprop.json").write_text(json.dumps({"settings": {"learning.lr": 0.005}}))
+    (selections / "trial/backprop.json").write_text(
+        json.dumps({"settings": {"learning.lr": 0.005}}), encoding="utf-8"
+    )
     out = tmp_path / "bundle.tar.gz"
     pack(choose(runs.values(), tmp_path / "runs", selections), None, out)
     with tarfile.open(out) as archive:
@@ -50,14 +52,18 @@ def test_a_bundle_runs_with_torch_and_numpy_alone_and_comes_back(runs, unpacked,
         "tqdm",
         "torchvision",
     ):
-        (blocked / f"{name}.py").write_text("raise ImportError('not installed here')\n")
-    script = (unpacked / "run.py").read_text()
+        (blocked / f"{name}.py").write_text("raise ImportError('not installed here')\n", encoding="utf-8")
+    script = (unpacked / "run.py").read_text(encoding="utf-8")
     assert 'str(HERE), "OMP' in script
-    (unpacked / "run.py").write_text(script.replace("str(HERE), ", f'str(HERE) + ":{blocked}", '))
-    done = subprocess.run([sys.executable, unpacked / "run.py", "--jobs", "2"], capture_output=True, text=True)
+    (unpacked / "run.py").write_text(
+        script.replace("str(HERE), ", f'str(HERE) + ":{blocked}", '), encoding="utf-8"
+    )
+    done = subprocess.run(
+        [sys.executable, unpacked / "run.py", "--jobs", "2"], capture_output=True, text=True, encoding="utf-8"
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 of 3 runs done" in done.stdout
-    again = subprocess.run([sys.executable, unpacked / "run.py"], capture_output=True, text=True)
+    again = subprocess.run([sys.executable, unpacked / "run.py"], capture_output=True, text=True, encoding="utf-8")
     assert (again.returncode, again.stderr.count("is there already")) == (0, 3), again.stderr
     fates = collect(unpacked, runs, tmp_path / "runs")
     assert fates == dict.fromkeys(runs, "taken")
@@ -81,7 +87,7 @@ def test_a_record_of_another_spec_is_left(runs, tmp_path, tiny):
     for name in ("0", "unknown"):
         command = ["train", "--spec", other.to_json(), "--out", str(folder / f"{name}.json"), "--quiet"]
         assert main(command) == 0
-    (folder / "1.json").write_text("{")
+    (folder / "1.json").write_text("{", encoding="utf-8")
     fates = collect(tmp_path / "bundle", runs, tmp_path / "runs")
     assert fates["trial/0"] == "left: made with another learning.lr"
     assert fates["trial/unknown"] == "left: the configuration does not ask for it"

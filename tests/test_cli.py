@@ -48,7 +48,9 @@ def failure(capsys, *arguments: str) -> str:
     ],
 )
 def test_help_teaches(command):
-    run = subprocess.run([sys.executable, "-m", "highways", *command, "--help"], capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, "-m", "highways", *command, "--help"], capture_output=True, text=True, encoding="utf-8"
+    )
     assert run.returncode == 0
     assert len(run.stdout.splitlines()) > 6
     assert "None" not in run.stdout
@@ -144,7 +146,7 @@ def test_a_finished_run_is_not_run_again(tiny, tmp_path, capsys):
     assert main(command) == 0
     assert "is there already" in capsys.readouterr().err
     assert out.read_bytes() == content
-    out.write_text("broken")
+    out.write_text("broken", encoding="utf-8")
     assert main(command) == 0
     assert record.read(out)["status"] == "ok"
 
@@ -185,14 +187,14 @@ def test_a_package_that_is_not_installed_is_named(capsys, monkeypatch):
 
 def test_the_learning_rate_comes_from_a_selection(tiny, tmp_path, capsys):
     rate, out = tmp_path / "rate.json", tmp_path / "r.json"
-    rate.write_text('{"settings": {"learning.lr": 0.004}}')
+    rate.write_text('{"settings": {"learning.lr": 0.004}}', encoding="utf-8")
     spec = tiny("backprop", epochs=1).to_json()
     assert main(["train", "--spec", spec, "--selection", str(rate), "--out", str(out), "--quiet"]) == 0
     assert record.read(out)["spec"]["learning"]["lr"] == 0.004
     mine = ["--set", "learning.lr=0.02", "--out", str(tmp_path / "mine.json"), "--quiet"]
     assert main(["train", "--spec", spec, "--selection", str(rate), *mine]) == 0
     assert record.read(tmp_path / "mine.json")["spec"]["learning"]["lr"] == 0.02  # what is said outright counts
-    rate.write_text("[]")
+    rate.write_text("[]", encoding="utf-8")
     assert "holds no settings" in failure(capsys, "train", "--spec", spec, "--selection", str(rate))
 
 
@@ -216,6 +218,7 @@ def test_a_full_disk_is_one_line(tiny):
         [sys.executable, "-m", "highways", "train", "--spec", tiny().to_json(), "--out", "/dev/full/r.json"],
         capture_output=True,
         text=True,
+        encoding="utf-8",
     )
     assert run.returncode == 1
     assert re.fullmatch(r"highways: error: /dev/full.*: (Not a directory|File exists)\n", run.stderr)
@@ -234,10 +237,27 @@ def test_a_disk_that_fills_up_while_training_leaves_no_half_record(tiny, tmp_pat
         [sys.executable, "-c", code, "train", "--spec", tiny().to_json(), "--out", str(out), "--quiet"],
         capture_output=True,
         text=True,
+        encoding="utf-8",
     )
     assert run.returncode == 1
     assert re.fullmatch(r"highways: error: .*File too large\n", run.stderr), run.stderr
     assert {path.name for path in tmp_path.iterdir()} <= {heartbeat_path(out).name}
+
+
+def test_the_backend_of_a_notebook_has_no_business_here(tmp_path):
+    environment = {**os.environ, "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
+    command = [sys.executable, "-m", "highways", "figure", "architecture", "--out", str(tmp_path)]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, encoding="utf-8")
+    assert (run.returncode, run.stderr) == (0, "")
+    assert (tmp_path / "architecture.png").exists()
+
+
+def test_a_locale_without_greek_letters_stops_no_command(tmp_path):
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    command = [sys.executable, "-m", "highways", "verdict", "--runs", str(tmp_path), "--traces", str(tmp_path)]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, encoding="latin-1")
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "hep_trains" in run.stdout
 
 
 # status
@@ -287,18 +307,18 @@ def test_status_tells_what_became_of_every_run(one_cell, capsys):
     good = record.read(done)
     for file in files[1:]:
         file.parent.mkdir(parents=True, exist_ok=True)
-    broken.write_text(json.dumps({**good, "status": "fine"}))
-    outdated.write_text(json.dumps(good))
+    broken.write_text(json.dumps({**good, "status": "fine"}), encoding="utf-8")
+    outdated.write_text(json.dumps(good), encoding="utf-8")
     beat = {"pid": os.getpid(), "epoch": 1, "epochs": 2, "batch": 3, "batches": 9, "updated": 0.0}
     import socket
 
-    heartbeat_path(running).write_text(json.dumps({**beat, "host": socket.gethostname()}))
-    heartbeat_path(interrupted).write_text(json.dumps({**beat, "host": "elsewhere"}))
+    heartbeat_path(running).write_text(json.dumps({**beat, "host": socket.gethostname()}), encoding="utf-8")
+    heartbeat_path(interrupted).write_text(json.dumps({**beat, "host": "elsewhere"}), encoding="utf-8")
     exploding = ["--set", "inference.step_size=1e30", "--set", "epochs=1"]
     assert main(["train", "--spec", specs[paths[5]].to_json(), *exploding, "--out", str(diverged), "--quiet"]) == 0
-    blown = json.loads(diverged.read_text())
+    blown = json.loads(diverged.read_text(encoding="utf-8"))
     blown["spec"], blown["spec_hash"] = specs[paths[5]].to_dict(), specs[paths[5]].hash
-    diverged.write_text(json.dumps(blown))
+    diverged.write_text(json.dumps(blown), encoding="utf-8")
 
     assert main(command) == 3
     lines = capsys.readouterr().out.splitlines()
@@ -322,11 +342,11 @@ def test_tables_name_a_broken_record_and_go_on(one_cell, tmp_path, capsys):
     config_text, runs, paths = one_cell
     file = runs / f"{paths[0]}.json"
     file.parent.mkdir(parents=True)
-    file.write_text("{}")
+    file.write_text("{}", encoding="utf-8")
     assert (
         main(["table", "depth", "--config", config_text, "--runs", str(runs), "--out", str(tmp_path / "t")]) == 0
     )
-    assert paths[0] in (tmp_path / "t/depth.md").read_text()
+    assert paths[0] in (tmp_path / "t/depth.md").read_text(encoding="utf-8")
 
 
 def test_a_wrong_table_lists_the_right_ones(capsys, tmp_path):
@@ -339,7 +359,7 @@ def test_a_wrong_table_lists_the_right_ones(capsys, tmp_path):
 def test_the_excerpt_is_checked_without_a_network(tmp_path):
     out = tmp_path / "check.json"
     assert main(["data", "fashion_mnist_excerpt", "--no-download", "--out", str(out)]) == 0
-    assert len(json.loads(out.read_text())["md5"]) == 4
+    assert len(json.loads(out.read_text(encoding="utf-8"))["md5"]) == 4
 
 
 def test_the_profile_adds_up_to_its_total(tiny, capsys):

@@ -139,7 +139,7 @@ def test_depth_1_is_refused(paper):
 def test_yaml_without_a_dot_is_text_and_says_how_to_write_it(paper, tmp_path):
     text = yaml.safe_dump(paper).replace("weight_decay: 0.0001", "weight_decay: 1e-4")
     path = tmp_path / "config.yaml"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     with pytest.raises(SpecError, match=r"config.yaml: training.weight_decay: '1e-4' .*write 1.0e-4"):
         configuration.load(path)
 
@@ -147,7 +147,7 @@ def test_yaml_without_a_dot_is_text_and_says_how_to_write_it(paper, tmp_path):
 @pytest.mark.parametrize("content", ["a: [", "", "- 1", "\x00"])
 def test_a_file_that_is_no_configuration_is_one_line(tmp_path, content):
     path = tmp_path / "config.yaml"
-    path.write_text(content)
+    path.write_text(content, encoding="utf-8")
     with pytest.raises(SpecError, match=r"config\.yaml") as error:
         configuration.load(path)
     assert "\n" not in str(error.value)

@@ -443,7 +443,7 @@ def test_script_makes_the_excerpt_again(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(Path(data.__file__).parents[1])}
     source = data.locate("fashion_mnist")
     command = [sys.executable, str(SCRIPT), "--source", str(source), "--out", str(tmp_path)]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, encoding="utf-8")
     assert dict(line.split() for line in run.stdout.splitlines()) == data.SOURCES["fashion_mnist_excerpt"].md5
     for file in FILES:
         made = (tmp_path / f"{file}.gz").read_bytes()

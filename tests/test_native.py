@@ -348,7 +348,7 @@ def without_compiler(tmp_path) -> dict[str, str]:
 
 def highways(*arguments: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "highways", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, env=environment, encoding="utf-8")
 
 
 def test_without_a_compiler_batched_serves_and_says_so(tiny, tmp_path):
@@ -360,7 +360,7 @@ def test_without_a_compiler_batched_serves_and_says_so(tiny, tmp_path):
     assert notices == [
         "highways: the native kernel cannot be built: no C++ compiler (no-such-compiler not found); using batched"
     ]
-    assert '"kernel": "batched"' in out.read_text()
+    assert '"kernel": "batched"' in out.read_text(encoding="utf-8")
 
 
 def test_native_asked_for_by_name_does_not_fall_back(tiny, tmp_path):
@@ -374,7 +374,7 @@ def test_native_asked_for_by_name_does_not_fall_back(tiny, tmp_path):
 def test_a_compiler_that_fails_is_quoted(monkeypatch, tmp_path):
     monkeypatch.setenv("HIGHWAYS_CACHE", str(tmp_path))
     monkeypatch.setattr(build, "SOURCE", tmp_path / "broken.cpp")
-    (tmp_path / "broken.cpp").write_text("int main( {")
+    (tmp_path / "broken.cpp").write_text("int main( {", encoding="utf-8")
     with pytest.raises(build.BuildError, match=r"failed: .*error"):
         build.library()
     assert list(tmp_path.rglob("*.so")) == []
@@ -384,16 +384,20 @@ def test_many_jobs_that_start_at_once_build_once(tmp_path):
     """A compiler that counts its calls; every job gets the same library."""
     counter, compiler = tmp_path / "calls", tmp_path / "compiler"
     compiler.write_text(
-        f'#!/bin/sh\ncase "$*" in *--version*) ;; *) echo x >> "{counter}" ;; esac\nexec c++ "$@"\n'
+        f'#!/bin/sh\ncase "$*" in *--version*) ;; *) echo x >> "{counter}" ;; esac\nexec c++ "$@"\n',
+        encoding="utf-8",
     )
     compiler.chmod(0o755)
     environment = {**os.environ, "CXX": str(compiler), "HIGHWAYS_CACHE": str(tmp_path / "cache")}
     command = [sys.executable, "-m", "highways", "build"]
-    jobs = [subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) for _ in range(4)]
+    jobs = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True, encoding="utf-8")
+        for _ in range(4)
+    ]
     paths = {job.communicate()[0] for job in jobs}
     assert [job.returncode for job in jobs] == [0] * 4
     assert len(paths) == 1
-    assert counter.read_text() == "x\n"
+    assert counter.read_text(encoding="utf-8") == "x\n"
 
 
 @pytest.mark.parametrize("environment", [{"CXX": '"c++'}, {"HIGHWAYS_CACHE": "/dev/null/x"}])
@@ -427,7 +431,7 @@ def test_another_source_is_another_library(monkeypatch, tmp_path):
     build._key.cache_clear()
     first = build._key(("c++",))
     edited = tmp_path / "estep.cpp"
-    edited.write_text(build.SOURCE.read_text() + "\n// edited\n")
+    edited.write_text(build.SOURCE.read_text(encoding="utf-8") + "\n// edited\n", encoding="utf-8")
     monkeypatch.setattr(build, "SOURCE", edited)
     build._key.cache_clear()
     assert build._key(("c++",)) != first

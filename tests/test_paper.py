@@ -137,7 +137,7 @@ def test_the_configuration_of_the_paper_follows_it() -> None:
 def test_every_convention_is_among_what_the_paper_leaves_open(root):
     points = {point["key"] for point in paper.open_points()}
     assert {f"conventions.{name}" for name in load(root / "config.yaml")["conventions"]} <= points
-    explained = (root / "docs/conventions.md").read_text()
+    explained = (root / "docs/conventions.md").read_text(encoding="utf-8")
     for key in points:
         if key.startswith("conventions."):
             assert f"`{key}`" in explained

@@ -9,12 +9,12 @@ NAMES = {"pytorch": "torch", "matplotlib-base": "matplotlib", "snakemake-minimal
 
 
 def locked(root) -> dict[str, str]:
-    lines = (root / "requirements.lock").read_text().splitlines()
+    lines = (root / "requirements.lock").read_text(encoding="utf-8").splitlines()
     return dict(line.lower().split("==") for line in lines if line and not line.startswith("#"))
 
 
 def declared(root, *extras: str) -> set[str]:
-    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     lines = [
         *project["dependencies"],
         *(line for name in extras for line in project["optional-dependencies"][name]),
@@ -23,7 +23,7 @@ def declared(root, *extras: str) -> set[str]:
 
 
 def test_the_conda_environment_agrees_with_the_lock_and_the_package(root):
-    environment = yaml.safe_load((root / "environment.yml").read_text())
+    environment = yaml.safe_load((root / "environment.yml").read_text(encoding="utf-8"))
     pins = dict(line.split("=") for line in environment["dependencies"])
     python = pins.pop("python")
     assert python == "3.11"
@@ -39,5 +39,5 @@ def test_the_lock_pins_everything_that_the_package_asks_for(root):
 
 
 def test_the_supported_range_of_torch_is_stated(root):
-    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert "torch>=2.9,<2.15" in project["dependencies"]

@@ -34,7 +34,7 @@ def package(tmp_path, monkeypatch):
 def test_the_meaning_of_a_module_is_its_tokens(tmp_path):
     """The same under every version of Python: no syntax tree, whose form changes."""
     path = tmp_path / "m.py"
-    path.write_text(PYTHON)
+    path.write_text(PYTHON, encoding="utf-8")
     expected = 'importos;deff(x):;{ifx:;{returnf"{x}:\'text\'";}returnos.path.join("a","b");}'
     assert provenance._meaning(path) == expected
 
@@ -52,8 +52,8 @@ def test_the_meaning_of_a_module_is_its_tokens(tmp_path):
 def test_what_changes_no_number_changes_no_fingerprint(package, file, old, new):
     before = provenance.training_code("hep")
     path = package / file
-    assert old in path.read_text()
-    path.write_text(path.read_text().replace(old, new, 1))
+    assert old in path.read_text(encoding="utf-8")
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")
     assert provenance.training_code("hep") == before
 
 
@@ -69,7 +69,7 @@ def test_what_changes_no_number_changes_no_fingerprint(package, file, old, new):
 def test_what_changes_traces_changes_their_fingerprint(package, file, old, new):
     before = provenance.propagation_code()
     path = package / file
-    path.write_text(path.read_text().replace(old, new, 1))
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")
     assert provenance.propagation_code() != before
 
 
@@ -92,7 +92,7 @@ def test_what_changes_traces_changes_their_fingerprint(package, file, old, new):
 def test_what_changes_numbers_changes_the_fingerprints_of_its_methods(package, file, old, new, methods):
     before = {method: provenance.training_code(method) for method in provenance.METHODS}
     path = package / file
-    assert old in path.read_text()
-    path.write_text(path.read_text().replace(old, new, 1))
+    assert old in path.read_text(encoding="utf-8")
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")
     changed = {method for method in provenance.METHODS if provenance.training_code(method) != before[method]}
     assert changed >= {"backprop"} if methods is None else changed == methods

@@ -181,7 +181,7 @@ def command(spec, out: Path) -> list[str]:
 
 def start_and_signal(spec, out: Path, signum: int, epoch: int) -> int:
     """Run the spec in a process of its own and signal it in the middle of that epoch; returns its exit code."""
-    with subprocess.Popen(command(spec, out), stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command(spec, out), stderr=subprocess.PIPE, text=True, encoding="utf-8") as process:
         for line in process.stderr:
             if line.startswith(f"epoch {epoch - 1}/"):
                 break

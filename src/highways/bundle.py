@@ -88,7 +88,7 @@ def choose(runs: Iterable[Run], folder: Path, selections: Path, pattern: str = "
             chosen[run.path] = run.spec
             continue
         try:
-            settings = json.loads((selections / f"{run.selection}.json").read_text())["settings"]
+            settings = json.loads((selections / f"{run.selection}.json").read_text(encoding="utf-8"))["settings"]
         except (OSError, ValueError, KeyError, TypeError):
             waiting.append(run.path)
             continue

@@ -18,7 +18,7 @@ def load(path: str | Path) -> dict[str, Any]:
     import yaml
 
     try:
-        document = yaml.safe_load(Path(path).read_text())
+        document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise SpecError(f"{path}: cannot be read as YAML ({' '.join(str(error).split())})") from None
     try:

@@ -50,7 +50,7 @@ def _cpu_name() -> str:
     capability = torch.backends.cpu.get_cpu_capability()
     info = Path("/proc/cpuinfo")
     if info.exists():
-        for line in info.read_text().splitlines():
+        for line in info.read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
                 return f"{line.partition(':')[2].strip()} ({capability})"
     return capability

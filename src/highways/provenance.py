@@ -69,7 +69,7 @@ def training_code(method: str) -> str:
 def _sibling_rules(module: Path) -> list[str]:
     """Other rules that a rule is built on: `from highways.methods import pc`."""
     names: list[str] = []
-    for node in ast.walk(ast.parse(module.read_text())):
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module == "highways.methods":
             names += [alias.name for alias in node.names if alias.name != "options"]  # a spec holds all values
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("highways.methods."):
@@ -79,7 +79,7 @@ def _sibling_rules(module: Path) -> list[str]:
 
 def _meaning(module: Path) -> str:
     """The text without comments, docstrings and layout; the same under every version of Python."""
-    text = module.read_text()
+    text = module.read_text(encoding="utf-8")
     return "".join(re.sub(r"//.*", "", text).split()) if module.suffix == ".cpp" else _meaning_of_python(text)
 
 
@@ -113,7 +113,9 @@ def git_state() -> tuple[str | None, bool | None]:
 
 def _git(*arguments: str) -> str:
     root = PACKAGE.parents[1]
-    run = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        ["git", *arguments], cwd=root, capture_output=True, text=True, check=True, encoding="utf-8"
+    )
     return run.stdout.strip()
 
 

@@ -37,7 +37,7 @@ def state(run: Run, folder: Path) -> tuple[str, str]:
 def outdated(run: Run, folder: Path) -> list[str]:
     """Keys in which the record of a run was made with other settings. Fast, since it does not check the record."""
     try:
-        document = json.loads((folder / f"{run.path}.json").read_text())
+        document = json.loads((folder / f"{run.path}.json").read_text(encoding="utf-8"))
         fits = run.selection is None and document["spec_hash"] == run.spec.hash
         return [] if fits else _differences(document, run, folder)
     except (OSError, ValueError, KeyError, TypeError):
@@ -49,7 +49,7 @@ def _differences(document: dict[str, Any], run: Run, folder: Path) -> list[str]:
     keys = record.differences(document, run)
     if run.selection is not None:
         chosen = selections_folder(folder) / f"{run.selection}.json"
-        settings = json.loads(chosen.read_text())["settings"] if chosen.exists() else {}
+        settings = json.loads(chosen.read_text(encoding="utf-8"))["settings"] if chosen.exists() else {}
         spec = RunSpec.from_dict(document["spec"])
         keys += [key for key, value in settings.items() if spec.setting(key) != value]
     return keys
@@ -63,7 +63,7 @@ def selections_folder(runs: Path) -> Path:
 def selection_outdated(path: Path, sweep: Iterable[Run]) -> bool:
     """Whether a selection was made among other candidates than the runs of its sweep."""
     try:
-        made = [candidate["settings"] for candidate in json.loads(path.read_text())["candidates"]]
+        made = [candidate["settings"] for candidate in json.loads(path.read_text(encoding="utf-8"))["candidates"]]
     except (OSError, ValueError, KeyError, TypeError):
         return False
     asked = [{key: run.spec.setting(key) for key in run.swept} for run in sweep]
@@ -72,7 +72,7 @@ def selection_outdated(path: Path, sweep: Iterable[Run]) -> bool:
 
 def _unfinished(path: Path) -> tuple[str, str]:
     try:
-        beat = json.loads(path.read_text())
+        beat = json.loads(path.read_text(encoding="utf-8"))
         remark = f"epoch {beat['epoch']}/{beat['epochs']}, batch {beat['batch']}/{beat['batches']}"
         alive = _alive(beat["pid"]) if beat["host"] == socket.gethostname() else None
         silent = time.time() - beat["updated"]

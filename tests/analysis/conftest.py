@@ -138,7 +138,7 @@ def record(folder: Path) -> Record:
         document = _document(spec, test, validation, diverged, [validation] if curve is None else curve)
         path = folder / f"{run.path}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(document))
+        path.write_text(json.dumps(document), encoding="utf-8")
         return path
 
     return write

@@ -153,7 +153,7 @@ def test_a_figure_with_nothing_run_names_its_target(config, folder, name, tmp_pa
     (folder / "trial").mkdir(parents=True)
     broken = folder / f"{find('L004/pc', 'seed0').path}.json"
     broken.parent.mkdir(parents=True)
-    broken.write_text("{")
+    broken.write_text("{", encoding="utf-8")
     with pytest.raises(NothingRun, match=f"run the target figure_{name}"):
         commands.figure(name, config, commands.Sources(folder, folder), tmp_path / "figures")
     assert not (tmp_path / "figures").exists()
@@ -211,10 +211,10 @@ def test_a_figure_that_does_not_exist_is_refused_with_the_names(config, folder, 
 def test_gradients_are_drawn_before_and_after_training_per_matrix(config, folder, record, find):
     for seed, value in enumerate([0.2, 0.4]):
         path = record(find("L008/hep", "alpha1.8_k1/", f"/seed{seed}/"), curve=[0.9, 0.9])
-        document = json.loads(path.read_text())
+        document = json.loads(path.read_text(encoding="utf-8"))
         for moment in document["diagnostics"]:
             moment["backprop_cosine"] = [value + 0.1 * moment["epoch"], None]
-        path.write_text(json.dumps(document))
+        path.write_text(json.dumps(document), encoding="utf-8")
     figure = FIGURES["gradients"](config, folder)
     assert points(artist(figure, "mean:hep"))[0] == pytest.approx((0, 0.3))
     assert points(artist(figure, "mean:hep", panel=1))[0] == pytest.approx((0, 0.5))
@@ -236,10 +236,10 @@ def test_gradients_of_a_swept_method_are_those_of_its_cell(config, folder, recor
 
 def test_scales_are_drawn_per_reading_and_layer_over_the_epochs(config, folder, record, find):
     path = record(find("conventions/last/post", "/hep/", "/seed0/"), 0.93, curve=[0.8, 0.9])
-    document = json.loads(path.read_text())
+    document = json.loads(path.read_text(encoding="utf-8"))
     for moment in document["diagnostics"]:
         moment["rms_state"] = [1.0, 0.5 / (1 + moment["epoch"])]
-    path.write_text(json.dumps(document))
+    path.write_text(json.dumps(document), encoding="utf-8")
     figure = FIGURES["scales"](config, folder)
     default, other = figure.axes[:2]
     assert not default.lines

@@ -87,7 +87,7 @@ def test_a_broken_record_is_invalid_in_one_line_without_its_folder(config, folde
     run = find("L004/pc", "seed0")
     path = folder / f"{run.path}.json"
     path.parent.mkdir(parents=True)
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     row = only(load({run.path: run}, folder), run.path)
     assert row["status"] == "invalid"
     assert row["problem"]
@@ -114,9 +114,9 @@ def test_curves_have_one_row_per_epoch_of_the_runs_that_ran(config, folder, reco
 
 def test_layers_have_one_row_per_value_and_what_only_some_rules_have(config, folder, record, find):
     path = record(find("L004/pc", "seed0"), curve=[0.2])
-    document = json.loads(path.read_text())
+    document = json.loads(path.read_text(encoding="utf-8"))
     document["diagnostics"][1]["first_cosine"] = [-0.5, None]
-    path.write_text(json.dumps(document))
+    path.write_text(json.dumps(document), encoding="utf-8")
     frame = layers(all_runs(config), folder)
     assert list(frame["epoch"].value_counts().sort_index()) == [4, 6]
     found = frame[frame["quantity"] == "first_cosine"]

@@ -27,10 +27,10 @@ def settings(lr, beta):
 
 def edit(path, **values):
     """Other values in a record: sections by name."""
-    document = json.loads(path.read_text())
+    document = json.loads(path.read_text(encoding="utf-8"))
     for section, value in values.items():
         document[section] = {**document[section], **value} if isinstance(value, dict) else value
-    path.write_text(json.dumps(document))
+    path.write_text(json.dumps(document), encoding="utf-8")
 
 
 @pytest.fixture
@@ -237,10 +237,10 @@ def test_every_rule_of_the_configuration_has_a_family(paper):
 
 def cosines(path, **quantities):
     """The diagnostics of a record: values by quantity, each a function of the epoch."""
-    document = json.loads(path.read_text())
+    document = json.loads(path.read_text(encoding="utf-8"))
     for moment in document["diagnostics"]:
         moment |= {key: value(moment["epoch"]) for key, value in quantities.items()}
-    path.write_text(json.dumps(document))
+    path.write_text(json.dumps(document), encoding="utf-8")
 
 
 def test_cosines_are_drawn_before_and_after_training(config, folder, record, find):

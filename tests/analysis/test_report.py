@@ -70,7 +70,7 @@ def test_the_committed_tables_and_verdict_are_those_of_the_committed_records(mad
 
 
 def test_the_page_shows_every_claim_table_and_figure_once(made):
-    text = (made / "report.html").read_text()
+    text = (made / "report.html").read_text(encoding="utf-8")
     page = Page(text)
     for claim in published.claims():
         assert f"claim-{claim['id']}" in page.ids
@@ -87,7 +87,7 @@ def test_the_page_shows_every_claim_table_and_figure_once(made):
 
 
 def test_the_page_needs_nothing_from_elsewhere(made):
-    text = (made / "report.html").read_text()
+    text = (made / "report.html").read_text(encoding="utf-8")
     page = Page(text)
     assert all(address.startswith("data:image/png;base64,") for address in page.addresses)
     assert "url(" not in text
@@ -96,15 +96,15 @@ def test_the_page_needs_nothing_from_elsewhere(made):
 
 
 def test_every_picture_says_in_words_what_it_shows(made):
-    page = Page((made / "report.html").read_text())
+    page = Page((made / "report.html").read_text(encoding="utf-8"))
     drawn = [path.stem for path in (made / "figures").glob("*.png")]
     assert len(page.pictures) == len(drawn) > 8
     assert all(len(picture["alt"]) > 20 for picture in page.pictures)
 
 
 def test_the_counts_are_those_of_the_verdicts(made):
-    document = json.loads((made / "verdict.json").read_text())
-    text = (made / "report.html").read_text()
+    document = json.loads((made / "verdict.json").read_text(encoding="utf-8"))
+    text = (made / "report.html").read_text(encoding="utf-8")
     for name, number in document["counts"].items():
         assert f"<b>{number}</b>{name}" in text
         assert sum(claim["verdict"] == name for claim in document["claims"]) == number
@@ -138,7 +138,9 @@ window.addEventListener("load", () => {
 @pytest.mark.parametrize("width", [500, 1200])
 def test_a_browser_shows_it_without_an_error_and_sorts_its_tables(made, tmp_path, width):
     page = tmp_path / "page.html"
-    page.write_text((made / "report.html").read_text().replace("</head>", PROBE, 1))
+    page.write_text(
+        (made / "report.html").read_text(encoding="utf-8").replace("</head>", PROBE, 1), encoding="utf-8"
+    )
     shown = subprocess.run(
         [
             CHROMIUM,
@@ -154,6 +156,7 @@ def test_a_browser_shows_it_without_an_error_and_sorts_its_tables(made, tmp_path
         capture_output=True,
         text=True,
         timeout=180,
+        encoding="utf-8",
     )
     found = re.search(r'<pre id="result">(.*?)</pre>', shown.stdout, re.DOTALL)
     assert found, shown.stderr[-2000:]
@@ -168,9 +171,12 @@ def test_a_browser_shows_it_without_an_error_and_sorts_its_tables(made, tmp_path
 
 def test_the_readme_is_renewed_between_its_markers_only(tmp_path):
     readme = tmp_path / "README.md"
-    readme.write_text("before\n<!-- results: start -->\nold\n<!-- results: end -->\nafter\n")
+    readme.write_text("before\n<!-- results: start -->\nold\n<!-- results: end -->\nafter\n", encoding="utf-8")
     report.update_readme(readme, "| new |")
-    assert readme.read_text() == "before\n<!-- results: start -->\n| new |\n<!-- results: end -->\nafter\n"
-    readme.write_text("no markers")
+    assert (
+        readme.read_text(encoding="utf-8")
+        == "before\n<!-- results: start -->\n| new |\n<!-- results: end -->\nafter\n"
+    )
+    readme.write_text("no markers", encoding="utf-8")
     with pytest.raises(RecordError, match="has no lines"):
         report.update_readme(readme, "| new |")

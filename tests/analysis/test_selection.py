@@ -104,7 +104,7 @@ def test_the_command_writes_the_selection(sweep, records, tmp_path):
     sweep({rate: [(rate, 0.5)] * 2 for rate in (1e-4, 1e-3, 3e-3)})
     out = tmp_path / "deep" / "selection.json"
     commands.select(records, out)
-    assert json.loads(out.read_text()) == {
+    assert json.loads(out.read_text(encoding="utf-8")) == {
         "settings": {"learning.lr": 3e-3},
         "candidates": [
             {"settings": {"learning.lr": rate}, "validation_accuracy": rate} for rate in (1e-4, 1e-3, 3e-3)
@@ -117,7 +117,7 @@ def test_the_command_names_a_record_that_cannot_be_used(sweep, records, tmp_path
     sweep({rate: [(0.9, 0.5)] * 2 for rate in (1e-4, 1e-3, 3e-3)})
     records[0].unlink()
     if text is not None:
-        records[0].write_text(text)
+        records[0].write_text(text, encoding="utf-8")
     with pytest.raises(RecordError, match=f"seed0.json: {problem}") as caught:
         commands.select(records, tmp_path / "out.json")
     assert "\n" not in str(caught.value)
@@ -140,7 +140,7 @@ def test_the_command_refuses_rates_with_different_seeds(sweep, records, tmp_path
 def test_where_every_rate_diverged_the_smallest_is_taken_so_that_the_rest_goes_on(sweep, records, tmp_path):
     sweep({rate: [(None, None)] * 2 for rate in (1e-4, 1e-3, 3e-3)})
     commands.select(records, tmp_path / "out.json")
-    assert json.loads((tmp_path / "out.json").read_text()) == {
+    assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8")) == {
         "settings": {"learning.lr": 1e-4},
         "candidates": [
             {"settings": {"learning.lr": rate}, "validation_accuracy": None} for rate in (1e-4, 1e-3, 3e-3)
@@ -154,7 +154,7 @@ def test_a_setting_of_the_rule_is_chosen_with_the_rate(config, folder, record, t
     accuracies = {(1e-4, 0.1): 0.5, (1e-4, 0.3): 0.7, (1e-3, 0.1): 0.6, (1e-3, 0.3): 0.7}
     files = [record(run, validation=accuracies[run.spec.learning.lr, run.spec.rule.beta]) for run in tuned]
     commands.select(files, tmp_path / "out.json")
-    chosen = json.loads((tmp_path / "out.json").read_text())
+    chosen = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
     assert chosen["settings"] == {"learning.lr": 1e-4, "rule.beta": 0.3}
     assert len(chosen["candidates"]) == 4
     assert select(load({run.path: run for run in runs}, folder)).settings == chosen["settings"]
@@ -175,7 +175,9 @@ def test_a_record_of_another_choice_or_other_settings_is_outdated(config, folder
     chosen.parent.mkdir(parents=True)
     candidates = [{"settings": {"learning.lr": rate}} for rate in (1e-4, 1e-3, 3e-3)]
     for rate, state in ((1e-3, "done"), (3e-3, "outdated")):
-        chosen.write_text(json.dumps({"settings": {"learning.lr": rate}, "candidates": candidates}))
+        chosen.write_text(
+            json.dumps({"settings": {"learning.lr": rate}, "candidates": candidates}), encoding="utf-8"
+        )
         keys = ["learning.lr"] if state == "outdated" else []
         assert [status.outdated(run, folder) for run in waiting] == [keys] * 2
         assert {status.state(run, folder)[0] for run in waiting} == {state}

@@ -97,7 +97,7 @@ def test_a_cell_whose_runs_all_diverged_has_no_mean(config, folder, record, find
 def test_an_invalid_record_is_named_and_not_counted(config, folder, record, find):
     write_seeds(record, find, HEP_8, [0.9, 0.9])
     bad = find(*HEP_8, "seed2")
-    (folder / f"{bad.path}.json").write_text("{")
+    (folder / f"{bad.path}.json").write_text("{", encoding="utf-8")
     table = TABLES["depth"](config, folder)
     assert depth_row(table, 8)["HEP"] == "90.0 ± 0.0 (n=2)"
     assert datum(table, depth=8, method="hep")["status"] == "partial"
@@ -258,7 +258,7 @@ def test_every_data_set_has_a_title():
 def test_the_csv_is_long_and_reads_back(config, folder, tmp_path, record, find):
     write_seeds(record, find, HEP_8, [0.9001, 0.92, 0.97])
     commands.table("depth", config, commands.Sources(folder, folder), tmp_path / "tables")
-    text = (tmp_path / "tables" / "depth.csv").read_text()
+    text = (tmp_path / "tables" / "depth.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(io.StringIO(text)))
     assert len(rows) == 6 * 3
     (row,) = [row for row in rows if (row["depth"], row["method"]) == ("8", "hep")]
@@ -328,7 +328,7 @@ def test_latex_of_every_table_is_ascii_with_balanced_rows(config, folder):
 
 def test_markdown_shows_cells_and_notes(hostile, tmp_path):
     write(hostile, tmp_path)
-    text = (tmp_path / "hostile.md").read_text()
+    text = (tmp_path / "hostile.md").read_text(encoding="utf-8")
     assert "| x^2 | <b> & 50% ± 1 |" in re.sub(" +", " ", text)
     assert "- <script>" in text
 
@@ -410,4 +410,4 @@ def test_controls_stand_below_each_other_with_their_own_seeds(config, folder, re
 def test_the_committed_latex_needs_no_unicode(root):
     """pdflatex stops at a Greek letter that is not a command."""
     for path in (root / "results/tables").glob("*.tex"):
-        assert path.read_text().isascii(), path.name
+        assert path.read_text(encoding="utf-8").isascii(), path.name

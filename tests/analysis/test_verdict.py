@@ -428,7 +428,7 @@ def test_strict_finds_what_no_longer_holds(paper, tmp_path, capsys, root, monkey
     before = tmp_path / "before.json"
     judged = verdict.judge(paper, tmp_path, tmp_path)
     held = replace(judged[0], verdict=HOLDS)
-    before.write_text(json.dumps(verdict.document(paper, [held, *judged[1:]])))
+    before.write_text(json.dumps(verdict.document(paper, [held, *judged[1:]])), encoding="utf-8")
     assert verdict.lost(judged, before) == [held.id]
     nothing = ["verdict", "--runs", str(tmp_path), "--traces", str(tmp_path)]
     assert main([*nothing, "--strict", str(before)]) == 4
@@ -437,7 +437,7 @@ def test_strict_finds_what_no_longer_holds(paper, tmp_path, capsys, root, monkey
     assert main([*nothing, "--out", str(before)]) == 0
     assert main([*nothing, "--strict", str(before)]) == 0
     assert main([*nothing, "--claim", "nonsense"]) == 1
-    before.write_text("[]")
+    before.write_text("[]", encoding="utf-8")
     with pytest.raises(RecordError, match="not a verdict"):
         verdict.lost(judged, before)
 

@@ -154,7 +154,7 @@ def test_stopped_snapshots_resume_to_the_same_weights(tiny, tmp_path):
     assert checkpoint_path(parts / "training.json").exists()
     assert list(parts.glob("epoch*")) == []  # a workflow deletes what a broken-off job is to make
     late = [*command, "1", "--out", str(parts)]
-    assert "has passed epoch 1" in subprocess.run(late, capture_output=True, text=True).stderr
+    assert "has passed epoch 1" in subprocess.run(late, capture_output=True, text=True, encoding="utf-8").stderr
     assert subprocess.run([*command, "--out", str(parts)], capture_output=True).returncode == 0
     for epoch in (0, 3, 6):
         name = f"epoch{epoch:02d}.npz"

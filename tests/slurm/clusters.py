@@ -37,7 +37,7 @@ def _missing() -> str:
 
 def bring_up(folder: Path, accounting: str) -> Iterator[Path]:
     """A cluster while the tests of a module run. A machine has room for one: others wait for its end."""
-    with (Path(tempfile.gettempdir()) / "highways-slurm.lock").open("w") as lock:
+    with (Path(tempfile.gettempdir()) / "highways-slurm.lock").open("w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield from _bring_up(folder, accounting)
 
@@ -46,7 +46,9 @@ def _bring_up(folder: Path, accounting: str) -> Iterator[Path]:
     if reason := _missing():
         pytest.skip(reason)
     environment = {**os.environ, "SLURM_TEST_DIR": str(folder)}
-    started = subprocess.run([CLUSTER, "start", accounting, "1"], env=environment, capture_output=True, text=True)
+    started = subprocess.run(
+        [CLUSTER, "start", accounting, "1"], env=environment, capture_output=True, text=True, encoding="utf-8"
+    )
     try:
         if started.returncode:  # whatever this machine lacks; the summary of the tests shows it
             said = (started.stderr.strip() or started.stdout.strip()).splitlines()
@@ -54,12 +56,14 @@ def _bring_up(folder: Path, accounting: str) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run([CLUSTER, "stop"], env=environment, check=True)
-    left = [path.name for path in folder.glob("*.pid") if path.read_text().strip() and _alive(path)]
+    left = [
+        path.name for path in folder.glob("*.pid") if path.read_text(encoding="utf-8").strip() and _alive(path)
+    ]
     assert left == [], f"daemons that did not end: {left}"
 
 
 def _alive(pid_file: Path) -> bool:
-    return Path(f"/proc/{pid_file.read_text().strip()}").exists()
+    return Path(f"/proc/{pid_file.read_text(encoding='utf-8').strip()}").exists()
 
 
 class Project:
@@ -68,7 +72,7 @@ class Project:
     def __init__(self, folder: Path, **changes) -> None:
         self.folder = folder
         copy_project(folder)
-        (folder / "part.yaml").write_text(yaml.safe_dump(changes))
+        (folder / "part.yaml").write_text(yaml.safe_dump(changes), encoding="utf-8")
 
     def command(self, *arguments: str, profile: list[str] = PROFILE) -> list[str]:
         # What follows a list of files would be taken as one more of them.
@@ -76,10 +80,12 @@ class Project:
 
     def snakemake(self, *arguments: str, **options) -> subprocess.CompletedProcess[str]:
         command = self.command(*arguments, **options)
-        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=400)
+        return subprocess.run(
+            command, cwd=self.folder, capture_output=True, text=True, timeout=400, encoding="utf-8"
+        )
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        with (self.folder / "snakemake.log").open("w") as log:
+        with (self.folder / "snakemake.log").open("w", encoding="utf-8") as log:
             return subprocess.Popen(
                 self.command(*arguments),
                 cwd=self.folder,
@@ -88,10 +94,11 @@ class Project:
                 text=True,
                 # Tests that a shell has sent to the background ignore Ctrl-C, and so would their children.
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+                encoding="utf-8",
             )
 
     def out(self, path: str) -> Path:
         return self.folder / f"results/smoke/runs/{path}.json"
 
     def log(self) -> str:
-        return (self.folder / "snakemake.log").read_text()
+        return (self.folder / "snakemake.log").read_text(encoding="utf-8")

@@ -21,6 +21,6 @@ def test_a_run_is_charged_to_the_account_of_its_user(cluster, tmp_path):
     done = project.snakemake("--", f"results/smoke/runs/{LONG}.json")
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     jobs = subprocess.run(
-        ["sacct", "-n", "-X", "-P", "-o", "account,state"], capture_output=True, text=True
+        ["sacct", "-n", "-X", "-P", "-o", "account,state"], capture_output=True, text=True, encoding="utf-8"
     ).stdout
     assert re.fullmatch(r"tests\|COMPLETED", jobs.strip()), jobs

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.dag, pytest.mark.slurm]
 
 TARGET = ("--", f"results/smoke/runs/{LONG}.json")
 # A run of some fifteen seconds.
-TRAINING = {"training": {**yaml.safe_load(SMOKE.read_text())["training"], "epochs": 60}}
+TRAINING = {"training": {**yaml.safe_load(SMOKE.read_text(encoding="utf-8"))["training"], "epochs": 60}}
 SWEEP = {"depths": [4], "learning_rate_sweep": {"learning_rates": [1.0e-3, 3.0e-3]}, "seeds": [0]}
 
 
@@ -57,7 +57,9 @@ def scenarios(cluster, tmp_path_factory) -> Iterator[dict[str, "Future[Any]"]]:
 
 def jobs(project: Project, states: str = "R") -> list[str]:
     """The jobs of a project in these states: by default those that run."""
-    listed = subprocess.run(["squeue", "-h", "-t", states, "-o", "%i %Z"], capture_output=True, text=True).stdout
+    listed = subprocess.run(
+        ["squeue", "-h", "-t", states, "-o", "%i %Z"], capture_output=True, text=True, encoding="utf-8"
+    ).stdout
     pairs = [line.split(maxsplit=1) for line in listed.splitlines()]
     return [job for job, folder in pairs if folder == str(project.folder)]
 
@@ -71,7 +73,7 @@ def job_in(project: Project, epochs: int) -> str:
 
     def found() -> list[str]:
         try:
-            beat = yaml.safe_load(heartbeat_path(project.out(LONG)).read_text())
+            beat = yaml.safe_load(heartbeat_path(project.out(LONG)).read_text(encoding="utf-8"))
         except (OSError, yaml.YAMLError):
             return []
         return jobs(project) if beat and beat["epoch"] > epochs else []
@@ -120,9 +122,12 @@ def failing(project: Project) -> tuple[int, int, list[str]]:
     """A training that fails at once and counts its attempts."""
     file, tried = project.folder / "src/highways/cli/train.py", project.folder / "tried.txt"
     fail = f"    with open({str(tried)!r}, 'a') as file:\n        file.write('x')\n    return 1\n"
-    file.write_text(re.sub(r"(def _train\(.*\n)", lambda match: match.group(1) + fail, file.read_text()))
+    file.write_text(
+        re.sub(r"(def _train\(.*\n)", lambda match: match.group(1) + fail, file.read_text(encoding="utf-8")),
+        encoding="utf-8",
+    )
     done = project.snakemake(*TARGET)
-    return done.returncode, len(tried.read_text()), unfinished(project)
+    return done.returncode, len(tried.read_text(encoding="utf-8")), unfinished(project)
 
 
 def sweep(project: Project, local: Project) -> tuple[Project, Project]:
@@ -142,7 +147,7 @@ def gpu(project: Project) -> Project:
 
 def finished_jobs(cluster: Path, project: Project) -> list[str]:
     """The lines about a project's jobs that SLURM wrote at their ends."""
-    lines = (cluster / "jobs.txt").read_text().splitlines()
+    lines = (cluster / "jobs.txt").read_text(encoding="utf-8").splitlines()
     return [line for line in lines if f"WorkDir={project.folder} " in line]
 
 
@@ -154,13 +159,15 @@ def test_a_sweep_gives_the_records_of_a_local_run(scenarios, cluster):
         ours, theirs = (record.read(folder / name) for folder in (project.folder, local.folder))
         assert record.comparable(ours) == record.comparable(theirs)
     table = "results/smoke/tables/depth.csv"
-    assert (project.folder / table).read_text() == (local.folder / table).read_text()
+    assert (project.folder / table).read_text(encoding="utf-8") == (local.folder / table).read_text(
+        encoding="utf-8"
+    )
     # Four runs and a table. Finding the data is no job: that is done where Snakemake runs.
     assert len(finished_jobs(cluster, project)) == 4 + 1
 
 
 def test_a_failing_run_is_tried_as_often_as_the_profile_says(scenarios):
-    profile = yaml.safe_load((ROOT / "workflow/profiles/slurm/config.yaml").read_text())
+    profile = yaml.safe_load((ROOT / "workflow/profiles/slurm/config.yaml").read_text(encoding="utf-8"))
     code, tried, left = scenarios["failing"].result()
     assert code != 0
     assert tried == profile["retries"] + 1

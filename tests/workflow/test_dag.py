@@ -33,8 +33,10 @@ def smoke_config(folder: Path) -> dict:
     import yaml
     from snakemake.utils import update_config
 
-    config = yaml.safe_load((folder / "config.yaml").read_text())
-    update_config(config, yaml.safe_load((folder / "workflow/profiles/smoke/smoke.yaml").read_text()))
+    config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    update_config(
+        config, yaml.safe_load((folder / "workflow/profiles/smoke/smoke.yaml").read_text(encoding="utf-8"))
+    )
     return configuration.validate(config)
 
 
@@ -55,10 +57,10 @@ def test_the_smoke_run_leaves_every_record_table_and_figure(smoke):
     tables = {f"{name}.{ending}" for name in names for ending in ("csv", "md", "html", "tex")}
     figures = {f"{name}.{ending}" for name in (*FIGURES, *plan.FIGURES) for ending in ("png", "pdf")}
     assert found == tables | figures
-    assert "does the paper hold?" in (results / "report.html").read_text()
+    assert "does the paper hold?" in (results / "report.html").read_text(encoding="utf-8")
     assert (results / "figures/depth.png").read_bytes().startswith(b"\x89PNG")
     for name in ("depth", "conventions", "controls", "remedies", "optimizer", "adam_steps"):
-        assert "not run" not in (results / f"tables/{name}.md").read_text()
+        assert "not run" not in (results / f"tables/{name}.md").read_text(encoding="utf-8")
     left = [path for path in results.rglob("*") if path.suffix in (".pt", ".tmp") or ".progress" in path.name]
     assert left == []
     assert {path.name for path in (smoke.folder / "results").iterdir()} == {"smoke"}
@@ -66,7 +68,7 @@ def test_the_smoke_run_leaves_every_record_table_and_figure(smoke):
 
 def test_snakemake_s_own_report_has_every_artefact_with_its_caption(finished):
     finished.snakemake(*SMOKE, "--report", "own.html")
-    text = (finished.folder / "own.html").read_text()
+    text = (finished.folder / "own.html").read_text(encoding="utf-8")
     for heading, items in SECTIONS.items():
         assert heading in text
         for item in items:
@@ -276,7 +278,7 @@ def test_a_named_target_needs_its_own_runs_alone(project, target, jobs):
 
 
 def test_a_part_of_the_paper_is_a_small_configuration(project):
-    (project.folder / "part.yaml").write_text("depths: [4]\ndatasets: [mnist]\n")
+    (project.folder / "part.yaml").write_text("depths: [4]\ndatasets: [mnist]\n", encoding="utf-8")
     plan = project.plan("--configfile", "part.yaml", "--", "table_depth")
     assert len(plan["training"]) == 3 + 3 + 6 + 2
     assert all("/L004/" in path for path in trained(plan))
@@ -303,7 +305,9 @@ def test_a_bad_configuration_stops_the_workflow_with_its_key(project, change, sa
 def test_a_missing_data_set_stops_its_runs_with_what_to_do(project, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
-    (project.folder / "part.yaml").write_text(f"depths: [4]\ndatasets: [mnist]\ndata_dir: {empty}\n")
+    (project.folder / "part.yaml").write_text(
+        f"depths: [4]\ndatasets: [mnist]\ndata_dir: {empty}\n", encoding="utf-8"
+    )
     run = project.snakemake("--configfile", "part.yaml", "--", "table_depth", check=False)
     assert run.returncode != 0
     assert "6bbc9ace898e44ae57da46a324031adb" in run.stdout + run.stderr
@@ -322,13 +326,13 @@ def started(project: Project, target: str) -> "subprocess.Popen[bytes]":
     """Snakemake in a session of its own, once the run of that record has its first checkpoint."""
     command = [sys.executable, "-m", "snakemake", *SMOKE, "--", target]
     log = project.folder / "log"
-    with log.open("w") as stream:
+    with log.open("w", encoding="utf-8") as stream:
         process = subprocess.Popen(
             command, cwd=project.folder, stdout=stream, stderr=stream, start_new_session=True
         )
     checkpoint = (project.folder / target).with_suffix(".checkpoint.pt")
     until(lambda: checkpoint.exists() or process.poll() is not None, "a checkpoint", seconds=120, every=0.05)
-    assert process.poll() is None, log.read_text()[-2000:]
+    assert process.poll() is None, log.read_text(encoding="utf-8")[-2000:]
     return process
 
 
@@ -369,6 +373,7 @@ def test_status_and_cost_speak_of_the_same_runs(smoke):
             cwd=smoke.folder,
             capture_output=True,
             text=True,
+            encoding="utf-8",
         )
 
     status = highways("status", "--runs", RUNS)

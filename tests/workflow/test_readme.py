@@ -14,7 +14,7 @@ from highways import config as configuration
 from highways.analysis import report
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "README.md").read_text()
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = [
     line.partition(" #")[0].strip()
     for block in re.findall(r"```bash\n(.*?)```", TEXT, re.DOTALL)
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.dag
 
 
 def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, encoding="utf-8")
 
 
 def test_the_two_commands_come_first():
@@ -47,7 +47,7 @@ def test_a_command_of_the_readme_works(project, command):
     words = shlex.split(command)
     (project.folder / "results").mkdir()
     (project.folder / "results/runs").symlink_to(ROOT / "results/runs")
-    (project.folder / "part.yaml").write_text("depths: [4]\npathvars: {results: mine}\n")
+    (project.folder / "part.yaml").write_text("depths: [4]\npathvars: {results: mine}\n", encoding="utf-8")
     if words[0] == "snakemake":
         result = run([sys.executable, "-m", "snakemake", "--dry-run", *words[1:]], project.folder)
     elif words[0] == "highways":
@@ -67,16 +67,18 @@ def test_the_rule_of_ten_lines_trains(project):
     (rule,) = [block for block in blocks if block.startswith("# src/")]
     (line,) = [block for block in blocks if "Method(" in block]
     name = rule.splitlines()[0].removeprefix("# ")
-    (project.folder / name).write_text(rule)
+    (project.folder / name).write_text(rule, encoding="utf-8")
     registry = project.folder / "src/highways/methods/__init__.py"
-    text = registry.read_text()
-    registry.write_text(text.replace("] = {\n", "] = {\n" + line))
+    text = registry.read_text(encoding="utf-8")
+    registry.write_text(text.replace("] = {\n", "] = {\n" + line), encoding="utf-8")
     words = ["train", "--dataset", "fashion_mnist_excerpt", "--depth", "4", "--method", Path(name).stem]
     command = [sys.executable, "-m", "highways", *words, "--out", "one.json", "--set", "epochs=2"]
     environment = {**os.environ, "PYTHONPATH": str(project.folder / "src")}
-    result = subprocess.run(command, cwd=project.folder, capture_output=True, text=True, env=environment)
+    result = subprocess.run(
+        command, cwd=project.folder, capture_output=True, text=True, env=environment, encoding="utf-8"
+    )
     assert result.returncode == 0, result.stderr
-    document = json.loads((project.folder / "one.json").read_text())
+    document = json.loads((project.folder / "one.json").read_text(encoding="utf-8"))
     assert document["test_accuracy"] > 0.2
     assert document["diagnostics"][-1]["weight_gradient_norm"][:3] == [0.0, 0.0, 0.0]
     assert document["diagnostics"][-1]["backprop_cosine"] == [None, None, None, pytest.approx(1.0)]
@@ -96,7 +98,7 @@ def test_the_results_of_the_readme_are_those_of_the_records():
 
 
 def test_the_speed_in_the_readme_is_that_of_the_benchmark():
-    results = json.loads((ROOT / "benchmarks/results.json").read_text())
+    results = json.loads((ROOT / "benchmarks/results.json").read_text(encoding="utf-8"))
     (deep,) = [row for row in results["kernels"] if row["depth"] == 32]
     (pcx,) = [row for row in results["pcx"] if row["depth"] == 32]
     assert f"PCX 0.6.3 ({pcx['ratio']:.1f}×)" in TEXT

@@ -161,7 +161,9 @@ def write(path: Path, verdict: dict[str, Any]) -> None:
 def lost(judged: list[Judged], path: Path) -> list[str]:
     """The claims that held in the verdict of that file and do not now; RecordError where it is none."""
     try:
-        before = {claim["id"]: claim["verdict"] for claim in json.loads(path.read_text())["claims"]}
+        before = {
+            claim["id"]: claim["verdict"] for claim in json.loads(path.read_text(encoding="utf-8"))["claims"]
+        }
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RecordError(
             f"{path}: not a verdict ({error}); make it with `highways verdict --out {path}`"

@@ -1,6 +1,8 @@
 """The command line: the workflow calls this and nothing else."""
 
 import argparse
+import io
+import os
 import re
 import sys
 
@@ -26,6 +28,7 @@ EXIT_CODES = """exit codes:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; returns the exit code."""
+    _settle_surroundings()
     options = _parser().parse_args(arguments)
     try:
         return int(options.command(options))
@@ -50,6 +53,14 @@ def main(arguments: list[str] | None = None) -> int:
         where = f"{error.filename}: " if error.filename else ""
         print(f"highways: error: {where}{error.strerror or error}", file=sys.stderr)
     return 1
+
+
+def _settle_surroundings() -> None:
+    """What the user's terminal says about windows and letters stops no command."""
+    os.environ.pop("MPLBACKEND", None)  # figures are files; a notebook's backend need not be installed here
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # not every locale has an alpha
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -70,7 +70,7 @@ def read_config(options: argparse.Namespace) -> Config:
 def read_spec(text: str) -> RunSpec:
     """A spec from JSON text, or from a file that holds one, or from a record."""
     if not text.lstrip().startswith("{"):
-        text = Path(text).read_text()
+        text = Path(text).read_text(encoding="utf-8")
     document = parse_json(text, "--spec")
     return RunSpec.from_dict(document.get("spec", document) if isinstance(document, dict) else document)
 

@@ -133,7 +133,7 @@ def _train(options: argparse.Namespace) -> int:
 def _spec_hash(path: Path) -> str | None:
     """That of a record; None where the file is none, and may be replaced. Needs no schema: torch and numpy do."""
     try:
-        return str(json.loads(path.read_text())["spec_hash"])
+        return str(json.loads(path.read_text(encoding="utf-8"))["spec_hash"])
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -144,7 +144,7 @@ def _wanted(options: argparse.Namespace) -> tuple[RunSpec, RunSpec]:
         raise SpecError(f"--threads: {options.threads} is out of range; it takes a whole number from 1 to 1024")
     spec = _spec(options)
     if options.selection is not None:
-        chosen = parse_json(options.selection.read_text(), str(options.selection))
+        chosen = parse_json(options.selection.read_text(encoding="utf-8"), str(options.selection))
         if not isinstance(chosen, dict) or not isinstance(chosen.get("settings"), dict):
             raise SpecError(f"{options.selection}: holds no settings; make it with `highways select`")
         spec = spec.changed(chosen["settings"])

@@ -42,7 +42,7 @@ def library() -> Path:
         return target
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with (folder / "lock").open("w") as lock:
+        with (folder / "lock").open("w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not target.exists():
                 # Whole or not at all: a library cut short would crash every later process.
@@ -63,7 +63,11 @@ def cache_folder() -> Path:
 
 def _compile(compiler: list[str], built: Path) -> None:
     run = subprocess.run(
-        [*compiler, *FLAGS, str(SOURCE), "-o", str(built)], capture_output=True, text=True, check=False
+        [*compiler, *FLAGS, str(SOURCE), "-o", str(built)],
+        capture_output=True,
+        text=True,
+        check=False,
+        encoding="utf-8",
     )
     if run.returncode != 0:
         reason = next((line for line in run.stderr.splitlines() if "error" in line), f"exit {run.returncode}")
@@ -72,15 +76,17 @@ def _compile(compiler: list[str], built: Path) -> None:
 
 @cache
 def _key(compiler: tuple[str, ...]) -> str:
-    version = subprocess.run([*compiler, "--version"], capture_output=True, text=True, check=False).stdout
-    parts = (SOURCE.read_text(), *FLAGS, *compiler, version, platform.machine(), _processor())
+    version = subprocess.run(
+        [*compiler, "--version"], capture_output=True, text=True, check=False, encoding="utf-8"
+    ).stdout
+    parts = (SOURCE.read_text(encoding="utf-8"), *FLAGS, *compiler, version, platform.machine(), _processor())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def _processor() -> str:
     """The model and the instruction sets of the processor, as Linux tells them."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor()
     wanted = ("model name", "flags", "Features")
