@@ -21,7 +21,7 @@ ACTIVATIONS = ("post", "pre", "both", "pre_norm")
 READINGS = [
     {"activation": activation, "normalise_output_input": normalise, "bias": bias}
     for activation, normalise, bias in product(ACTIVATIONS, (False, True), (False, True))
-]
+] + [{"activation": activation, "normalisation": "none"} for activation in ACTIVATIONS]
 
 
 def name_of(reading: dict[str, Any]) -> str:
@@ -146,6 +146,8 @@ class PlainNetwork(nn.Module):
             nn.Linear(below, above, bias=spec.conventions.bias, dtype=dtype) for below, above in pairwise(sizes)
         )
         normalised = depth - 1 if spec.conventions.normalise_output_input else depth - 2
+        if spec.conventions.normalisation == "none":
+            normalised = 0
         self.norms = nn.ModuleList(
             nn.RMSNorm(width, eps=spec.conventions.rms_eps, dtype=dtype) for _ in range(normalised)
         )

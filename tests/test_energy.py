@@ -215,8 +215,9 @@ def test_the_weight_gradient_is_the_slope_of_the_energy(reading: dict[str, Any])
 def test_the_highway_does_not_appear_in_the_weight_gradient(reading: dict[str, Any]) -> None:
     problem = make_problem("hep", conventions=reading)
     z = problem.states()
-    leaves = {name: tensor.clone().requires_grad_() for name, tensor in problem.parameters.named().items()}
-    moving = replace(problem, parameters=Parameters(**leaves))
+    tensors = {name: tensor.clone() for name, tensor in problem.parameters.named().items()}
+    leaves = {name: tensor.requires_grad_() for name, tensor in tensors.items() if tensor.numel()}
+    moving = replace(problem, parameters=Parameters(**{**tensors, **leaves}))
     arguments = (moving.parameters, moving.mu_1, problem.y, z, problem.architecture)
     plain = torch.autograd.grad(reference.energy(*arguments)[0], [*leaves.values()], retain_graph=True)
     augmented = torch.autograd.grad(reference.augmented_energy(*arguments, problem.highways), [*leaves.values()])

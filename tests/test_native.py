@@ -25,7 +25,7 @@ READINGS = [
     for activation in ("post", "pre", "both", "pre_norm")
     for normalised in (False, True)
     for bias in (False, True)
-]
+] + [{"activation": activation, "normalisation": "none"} for activation in ("post", "pre", "both", "pre_norm")]
 SCALE = 1 / 32  # of the gradient, as in the mean over a batch of 32
 EULER = Inference("euler", 0.4, 8)
 # With eps = 0.01 an update is at most 100 times as sensitive to rounding as the gradient.

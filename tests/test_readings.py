@@ -8,7 +8,7 @@ from highways import config as configuration
 from highways.controls import arms, control_runs
 from highways.fields import SpecError
 from highways.readings import reading_runs, readings, settings_of
-from highways.runs import cell_spec, table_runs
+from highways.runs import cell_runs, cell_spec, table_runs
 from mappings import changed
 
 
@@ -110,14 +110,58 @@ def test_controls_change_what_their_arm_says_and_nothing_else(paper):
     assert dfa.endpoints == tuple(range(1, 16))  # it has no other signal, whatever S is for HEP
 
 
-def test_a_control_can_have_its_own_place_epochs_and_schedule(paper):
-    runs = [run for run in control_runs(paper) if run.path.startswith("controls/long_schedule/")]
-    assert [run.spec.learning.lr for run in runs] == [1e-5, 3e-5, 1e-4]
-    (arm,) = [arm for arm in arms(paper) if arm.name == "long_schedule"]
-    assert arm.cell == ("mnist", 128, "backprop")
-    spec = runs[0].spec
-    assert (spec.epochs, spec.learning.horizon, spec.learning.schedule) == (62, 24000, "warmup_cosine")
-    assert 61 * 391 < spec.learning.horizon <= 62 * 391
+def test_the_exception_of_a_place_has_its_own_epochs_rates_and_folder(paper):
+    """The paper's 24k updates of BP at depth 128; the records of the 12 epochs are where they were."""
+    runs = [run for run in table_runs(paper) if (run.spec.network.depth, run.spec.method) == (128, "backprop")]
+    assert {run.path.rpartition("/mnist/")[0] or run.path.rpartition("/fashion_mnist/")[0] for run in runs} == {
+        "controls/long_schedule"
+    }
+    swept = [run for run in runs if run.selection is None and run.spec.dataset == "mnist"]
+    assert [run.spec.learning.lr for run in swept] == [1e-5, 3e-5, 1e-4]
+    for spec in (run.spec for run in runs):
+        assert (spec.epochs, spec.learning.horizon, spec.learning.schedule) == (62, 24000, "warmup_cosine")
+        assert 61 * 391 < spec.learning.horizon <= 62 * 391
+    (arm,) = [arm for arm in arms(paper) if arm.name == "short_schedule"]
+    short = list(cell_runs(arm.config, *arm.cell))
+    assert {run.path.rpartition("/mnist/")[0] for run in short} == {"paper"}
+    assert len(short) == 6 + 2
+    for spec in (run.spec for run in short):
+        assert (spec.epochs, spec.learning.horizon, spec.network.initialisation) == (12, None, "orthogonal")
+
+
+def test_controls_of_the_e_step_and_of_the_normalisation_change_that_alone(paper):
+    by_path = {run.path: run.spec for run in [*control_runs(paper), *table_runs(paper)]}
+    for depth in (8, 16):
+        hep = by_path[f"paper/mnist/L{depth:03d}/hep/alpha1.8_k1/seed2"]
+        euler = by_path[f"controls/euler/mnist/L{depth:03d}/hep/alpha1.8_k1/seed2"]
+        assert euler == hep.changed({"inference.optimizer": "euler", "inference.step_size": 0.5})
+        on_sum = by_path[f"controls/euler_sum/mnist/L{depth:03d}/hep/alpha1.8_k1/seed2"]
+        assert on_sum == euler.changed({"conventions.state_gradient": "sum"})
+        plain = by_path[f"controls/hep_plain/mnist/L{depth:03d}/hep/alpha1.8_k1/seed2"]
+        assert plain == hep.changed({"conventions.normalisation": "none"})
+        pc = by_path[f"paper/mnist/L{depth:03d}/pc/lr8e-05/seed2"]
+        plain = by_path[f"controls/pc_plain/mnist/L{depth:03d}/pc/lr8e-05/seed2"]
+        assert plain == pc.changed({"conventions.normalisation": "none"})
+
+
+def test_seeds_of_a_sweep_without_rates_are_refused(paper):
+    arm = {"name": "a", "title": "A", "method": "pc", "sweep_seeds": [3]}
+    controls = {**paper["controls"], "arms": [arm]}
+    with pytest.raises(SpecError, match="learning_rates"):
+        configuration.validate(changed(paper, controls=controls))
+
+
+@pytest.mark.parametrize(("name", "number"), [("backprop_fresh", 9), ("pc_rates_fresh", 2)])
+def test_a_control_chooses_the_rate_on_a_seed_that_is_not_reported(paper, name, number):
+    fresh = [arm for arm in arms(paper) if arm.name == name]
+    assert len(fresh) == number
+    for arm in fresh:
+        runs = list(cell_runs(arm.config, *arm.cell))
+        swept = [run for run in runs if run.selection is None]
+        reported = [run.spec.seed for run in runs if run.selection is not None]
+        assert {run.spec.seed for run in swept} == {3}
+        assert len(swept) == len(arm.config["learning_rate_sweep"]["learning_rates"])
+        assert reported == arm.config["seeds"]
 
 
 def test_a_control_can_do_without_the_exception_of_its_method(paper):
@@ -139,5 +183,7 @@ def test_a_control_of_the_batch_size_changes_that_alone(paper):
 def test_controls_that_change_nothing_are_cells_of_the_table(paper):
     table = {run.path for run in table_runs(paper)}
     shared = [run.path for run in control_runs(paper) if run.path.startswith("paper/")]
-    assert len(shared) == 2 * (3 + 1)
-    assert set(shared) <= table
+    of_table = [path for path in shared if "/L128/" not in path]  # BP in 12 epochs is of the same folder
+    assert len(of_table) == 2 * (3 + 1)
+    assert set(of_table) <= table
+    assert {path.split("/")[3] for path in set(shared) - set(of_table)} == {"backprop"}

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from highways import record
 from highways.fields import SpecError
+from highways.runs import Run
 from highways.spec import Conventions, Highway, Learning, Network, RunSpec
 from mappings import changed
 from networks import make_spec
@@ -100,6 +102,26 @@ def test_text_that_is_no_spec_is_one_line(text):
     assert "\n" not in str(error.value)
 
 
+def test_a_key_that_came_later_changes_no_hash_at_its_default(tiny):
+    """The records before it have no such key, and their hashes stay."""
+    spec = tiny()
+    assert "normalisation" not in spec.to_dict()["conventions"]
+    assert RunSpec.from_dict(changed(spec.to_dict(), conventions__normalisation="rms")).hash == spec.hash
+    without = spec.changed({"conventions.normalisation": "none"})
+    assert without.to_dict()["conventions"]["normalisation"] == "none"
+    assert RunSpec.from_json(without.to_json()) == without
+    with pytest.raises(SpecError, match=r"normalise_output_input: true needs conventions.normalisation: rms"):
+        without.changed({"conventions.normalise_output_input": True})
+
+
+def test_a_record_with_another_value_of_a_later_key_is_not_that_of_the_run(tiny):
+    spec = tiny()
+    without = spec.changed({"conventions.normalisation": "none"})
+    assert record.differences({"spec": without.to_dict()}, Run("", spec)) == ["conventions.normalisation"]
+    assert record.differences({"spec": spec.to_dict()}, Run("", without)) == ["conventions.normalisation"]
+    assert record.differences({"spec": spec.to_dict()}, Run("", spec)) == []
+
+
 def test_every_field_changes_the_hash(tiny):
     spec = tiny()
     changes = {
@@ -128,6 +150,7 @@ def test_every_field_changes_the_hash(tiny):
         "conventions__bias": True,
         "conventions__highway_layers": "without_first",
         "conventions__initial_state": "rounded",
+        "conventions__normalisation": "none",
         "conventions__weight_decay_on_gain": True,
         "conventions__rms_eps": 1e-5,
         "dataset": "mnist",
@@ -138,7 +161,7 @@ def test_every_field_changes_the_hash(tiny):
     }
     hashes = {RunSpec.from_dict(changed(spec.to_dict(), **{key: value})).hash for key, value in changes.items()}
     assert len(hashes | {spec.hash}) == len(changes) + 1
-    assert {key.replace("__", ".") for key in changes} | {"method"} == set(leaves(spec.to_dict()))
+    assert {key.replace("__", ".") for key in changes} | {"method"} == set(leaves(spec.complete()))
 
 
 def leaves(mapping: dict, where: str = "") -> list[str]:

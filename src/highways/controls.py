@@ -53,23 +53,23 @@ def _arm_config(config: Config, arm: Mapping[str, Any], place: Mapping[str, Any]
     """The configuration of a control; an arm that changes nothing is a cell of the paper's table."""
     derived: dict[str, Any] = {**config, "seeds": place["seeds"]}
     changes = {key: value for key, value in arm.items() if key not in ("name", "title", "method", "cells")}
-    if "highway" in changes:
-        derived["highway"] = {**config["highway"], **changes["highway"]}
-    if "steps_factor" in changes:
-        factor = changes["steps_factor"]
-        derived["settings"] = [{**row, "steps": factor * row["steps"]} for row in config["settings"]]
-    if "learning_rates" in changes:
-        rates = changes["learning_rates"]
-        derived["learning_rate_sweep"] = {
-            "methods": [arm["method"]],
-            "seeds": config["learning_rate_sweep"]["seeds"],
-            "learning_rates": rates,
-        }
+    for section in ("highway", "conventions"):
+        derived[section] = {**config[section], **changes.get(section, {})}
+    factor = changes.get("steps_factor", 1)
+    derived["settings"] = [
+        {**row, "steps": factor * row["steps"], **changes.get("settings", {})} for row in config["settings"]
+    ]
     training = {key: changes[key] for key in ("epochs", "batch_size") if key in changes}
     derived["training"] = {**config["training"], **training}
-    if "exception" in changes:
-        row = {"method": arm["method"], "depth": place["depth"], **changes["exception"]}
-        derived["exceptions"] = [*config["exceptions"], row]
+    if "learning_rates" in changes:
+        derived["learning_rate_sweep"] = {
+            "methods": [arm["method"]],
+            "seeds": changes.get("sweep_seeds", config["learning_rate_sweep"]["seeds"]),
+            "learning_rates": changes["learning_rates"],
+        }
     if changes or arm["method"] not in config["methods"]:
         derived["experiment"] = f"controls/{arm['name']}"
+        own: dict[str, Any] = {key: changes[key] for key in ("epochs", "learning_rates") if key in changes}
+        row = {"method": arm["method"], "depth": place["depth"], "experiment": derived["experiment"], **own}
+        derived["exceptions"] = [*config["exceptions"], {**row, **changes.get("exception", {})}]
     return derived

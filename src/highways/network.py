@@ -146,7 +146,10 @@ def initialise(spec: RunSpec, inputs: int, classes: int) -> Parameters:
         return weight.normal_(0.0, std, generator=stream).to(dtype)
 
     hidden = [matrix(layer, width, width) for layer in range(1, depth - 1)]
-    normalised = 0 if mupc else depth - 1 if spec.conventions.normalise_output_input else depth - 2
+    if mupc or spec.conventions.normalisation == "none":
+        normalised = 0
+    else:
+        normalised = depth - 1 if spec.conventions.normalise_output_input else depth - 2
     biases = {}
     if spec.conventions.bias:
         shapes = {"b_in": (width,), "b_hidden": (depth - 2, width), "b_out": (classes,)}

@@ -78,8 +78,8 @@ def differences(record: dict[str, Any], run: Run) -> list[str]:
 
     What a selection supplies is not known in advance and does not count.
     """
-    found = RunSpec.from_dict(record["spec"]).to_dict()
-    keys = _different(run.spec.to_dict(), found)
+    found = RunSpec.from_dict(record["spec"]).complete()
+    keys = _different(run.spec.complete(), found)
     return [key for key in keys if not (run.selection is not None and key in run.swept)]
 
 

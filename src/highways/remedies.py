@@ -82,10 +82,9 @@ class Remedy:
 
     def spec(self, lr: float, settings: Mapping[str, Any], *, seed: int, epochs: int) -> RunSpec:
         dataset, depth, method = self.cell
-        config = {**self.config, "training": {**self.config["training"], "epochs": epochs}}
-        spec = cell_spec(config, dataset, depth, method, seed, lr=lr)
+        spec = cell_spec(self.config, dataset, depth, method, seed, lr=lr)
         try:
-            return spec.changed({**self.entry.get("set", {}), **settings})
+            return spec.changed({"epochs": epochs, **self.entry.get("set", {}), **settings})
         except SpecError as error:
             raise SpecError(f"remedies.rules: {self.name}: {error}") from None
 
@@ -94,16 +93,29 @@ class Remedy:
         if not self.tuned:
             yield from cell_runs(self.config, *self.cell)
             return
-        name, tuning = selection_name(self.config, *self.cell), self.config["remedies"]["tuning"]
+        name = selection_name(self.config, *self.cell)
         swept: tuple[str, ...] = ("learning.lr",)
         for lr, settings in self.candidates():
             swept = ("learning.lr", *settings)
-            words = [f"lr{lr:g}", *(f"{key.rpartition('.')[2]}{value}" for key, value in settings.items())]
-            spec = self.spec(lr, settings, seed=tuning["seed"], epochs=tuning["epochs"])
-            yield Run(f"{name}/{'_'.join(words)}/seed{spec.seed}", spec, swept=swept)
+            yield self._candidate(name, lr, settings)
         for seed in self.config["seeds"]:
             spec = self.spec(lr, settings, seed=seed, epochs=self.config["training"]["epochs"])
             yield Run(f"{name}/selected/seed{seed}", spec, selection=name, swept=swept)
+
+    def beyond(self) -> Iterator[Run]:
+        """Candidates one step outside the grid, where its edge was chosen; no choice depends on them."""
+        name = selection_name({"experiment": f"{self.config['experiment']}_beyond"}, *self.cell)
+        for row in self.entry.get("beyond", []):
+            if (row["dataset"], row["depth"]) == self.cell[:2]:
+                settings = {key: value for key, value in row.items() if key not in ("dataset", "depth")}
+                yield self._candidate(name, settings.pop("learning.lr"), settings)
+
+    def _candidate(self, folder: str, lr: float, settings: Mapping[str, Any]) -> Run:
+        """The run that tries a candidate."""
+        tuning = self.config["remedies"]["tuning"]
+        words = [f"lr{lr:g}", *(f"{key.rpartition('.')[2]}{value}" for key, value in settings.items())]
+        spec = self.spec(lr, settings, seed=tuning["seed"], epochs=tuning["epochs"])
+        return Run(f"{folder}/{'_'.join(words)}/seed{spec.seed}", spec, swept=("learning.lr", *settings))
 
 
 def remedies(config: Config) -> list[Remedy]:
@@ -115,6 +127,9 @@ def remedies(config: Config) -> list[Remedy]:
             derived = {**config, "seeds": place["seeds"]}
             if entry.get("tuned", True):
                 derived["experiment"] = f"remedies/{entry['name']}"
+            if "exception" in entry:
+                row = {"method": entry["method"], "depth": place["depth"], **entry["exception"]}
+                derived["exceptions"] = [*config["exceptions"], row]
             cell = (place["dataset"], place["depth"], entry["method"])
             found.append(Remedy(entry["name"], entry["title"], entry, derived, cell))
     return found
@@ -124,3 +139,4 @@ def remedy_runs(config: Config) -> Iterator[Run]:
     """The runs of all rules."""
     for remedy in remedies(config):
         yield from remedy.runs()
+        yield from remedy.beyond()

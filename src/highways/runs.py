@@ -39,6 +39,7 @@ def table_runs(config: Config) -> Iterator[Run]:
 
 def cell_runs(config: Config, dataset: str, depth: int, method: str) -> Iterator[Run]:
     """All runs of one cell: one per seed, and for a swept method one per learning rate and sweep seed."""
+    config = _of_place(config, depth, method)
     sweep = config["learning_rate_sweep"]
     if method not in sweep["methods"]:
         for seed in config["seeds"]:
@@ -52,6 +53,26 @@ def cell_runs(config: Config, dataset: str, depth: int, method: str) -> Iterator
             spec = cell_spec(config, dataset, depth, method, seed, lr=sweep["learning_rates"][0])
             name = selection_name(config, dataset, depth, method)
             yield Run(f"{name}/selected/seed{seed}", spec, selection=name)
+
+
+def exceptions(config: Config, depth: int, method: str) -> dict[str, Any]:
+    """What a method changes at one depth; of two rows the later one counts."""
+    found: dict[str, Any] = {}
+    for row in config["exceptions"]:
+        if (row["method"], row["depth"]) == (method, depth):
+            found |= {key: value for key, value in row.items() if key not in ("method", "depth")}
+    return found
+
+
+def _of_place(config: Config, depth: int, method: str) -> Config:
+    """The configuration with the rates to sweep and the first folder of records of a method at one depth."""
+    changes = exceptions(config, depth, method)
+    rates = changes.get("learning_rates", config["learning_rate_sweep"]["learning_rates"])
+    return {
+        **config,
+        "experiment": changes.get("experiment", config["experiment"]),
+        "learning_rate_sweep": {**config["learning_rate_sweep"], "learning_rates": rates},
+    }
 
 
 def selection_name(config: Config, dataset: str, depth: int, method: str) -> str:
@@ -92,6 +113,7 @@ def density_runs(config: Config) -> Iterator[Run]:
             yield _run(config, cell_spec(config, sweep["dataset"], sweep["depth"], "hep", seed, every=every))
 
 
+_LEARNING = ("schedule", "warmup_fraction", "horizon")
 # Conventions that a method without highways, or without inference, does not depend on.
 _OF_HIGHWAYS = ("highway_layers",)
 _OF_INFERENCE = (*_OF_HIGHWAYS, "state_gradient", "initial_state")
@@ -125,13 +147,10 @@ def cell_spec(
     if settings is None:
         known = ", ".join(str(row["depth"]) for row in config["settings"])
         raise SpecError(f"settings: no row for depth {depth}; add one beside those for {known}")
-    exceptions: dict[str, Any] = {}
-    for row in config["exceptions"]:
-        if (row["method"], row["depth"]) == (method, depth):
-            exceptions |= {key: value for key, value in row.items() if key not in ("method", "depth")}
+    changes = exceptions(config, depth, method)
     network = {**config["network"], "depth": depth}
-    if "initialisation" in exceptions:
-        network["initialisation"] = exceptions.pop("initialisation")
+    if "initialisation" in changes:
+        network["initialisation"] = changes["initialisation"]
     training = config["training"]
     document: dict[str, Any] = {
         "dataset": dataset,
@@ -141,10 +160,10 @@ def cell_spec(
             "lr": settings["lr"] if lr is None else lr,
             "weight_decay": training["weight_decay"],
             "eps": training["weight_eps"],
-            **exceptions,
+            **{key: value for key, value in changes.items() if key in _LEARNING},
         },
         "conventions": {key: value for key, value in config["conventions"].items() if key not in idle(method)},
-        "epochs": training["epochs"],
+        "epochs": changes.get("epochs", training["epochs"]),
         "batch_size": training["batch_size"],
         "seed": seed,
         "dtype": training["dtype"],

@@ -88,6 +88,7 @@ class Conventions:
         pre       mu = W phi(n(z))
         both      mu = phi(W phi(n(z)))
         pre_norm  mu = W n(phi(z))
+    normalisation: n is RMSNorm with a gain (`rms`, the paper's), or nothing at all (`none`, a control).
     normalise_output_input: whether z_{L-1} is normalised before the output matrix.
     state_gradient: the energy whose gradient moves the states is the batch `mean` or the batch `sum`.
     bias: whether the predictions have a bias (initialised at 0).
@@ -107,6 +108,11 @@ class Conventions:
     initial_state: str = choice("exact", options=("exact", "rounded"))
     weight_decay_on_gain: bool = flag(False)
     rms_eps: float = real(1e-6, low=0.0)
+    normalisation: str = choice("rms", options=("rms", "none"))
+
+
+# Keys that came after the first records: section, key, default.
+_LATER = (("conventions", "normalisation", "rms"),)
 
 
 @dataclass(frozen=True)
@@ -134,6 +140,10 @@ class RunSpec:
         for part in (self.network, self.learning, self.inference, self.highway, self.conventions):
             if part is not None:
                 check(part, type(part).__name__.lower())
+        if self.conventions.normalisation == "none" and self.conventions.normalise_output_input:
+            raise SpecError(
+                "conventions.normalise_output_input: true needs conventions.normalisation: rms; it is none"
+            )
         rule = METHODS[self.method]
         for name, used in (("inference", rule.inference), ("highway", rule.highway), ("rule", rule.options)):
             given = getattr(self, name) is not None
@@ -179,10 +189,18 @@ class RunSpec:
         except json.JSONDecodeError as error:
             raise SpecError(f"spec: not valid JSON ({error})") from None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data; without `rule` where the method has no settings of its own, as before there were any."""
+    def complete(self) -> dict[str, Any]:
+        """Plain data with every key; without `rule` where the method has no settings of its own."""
         document = dataclasses.asdict(self)
         return {key: value for key, value in document.items() if key != "rule" or value is not None}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data without the keys of `_LATER` at their defaults, so that no hash changed when they came."""
+        document = self.complete()
+        for part, key, default in _LATER:
+            if document[part][key] == default:
+                del document[part][key]
+        return document
 
     def to_json(self) -> str:
         """Canonical JSON: sorted keys, no spaces, so equal specs have equal text."""
@@ -190,7 +208,7 @@ class RunSpec:
 
     def changed(self, settings: Mapping[str, Any]) -> "RunSpec":
         """The spec with other values under dotted keys, such as learning.lr; SpecError for any other key."""
-        document = self.to_dict()
+        document = self.complete()
         for key, value in settings.items():
             *sections, name = key.split(".")
             target: Any = document

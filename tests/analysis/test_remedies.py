@@ -10,10 +10,10 @@ from shown import datum, notes
 from highways.analysis import remedies, remedy_figures
 from highways.analysis.figures import FIGURES
 from highways.analysis.tables import TABLES
-from highways.config import validate
+from highways.config import all_runs, validate
 from highways.cost import extra_parameters
 from highways.remedies import remedies as asked_for
-from highways.runs import cell_spec
+from highways.runs import cell_spec, sweep_runs
 
 LRA = ("remedies/lra/", "L004/lra")
 
@@ -42,6 +42,20 @@ def tuned(config, record, find):
 
 def row(table, label):
     return table.frame.xs(label, level="Rule").iloc[0]
+
+
+def test_candidates_beyond_the_grid_are_run_and_change_no_choice(config):
+    (rule,) = [entry for entry in config["remedies"]["rules"] if entry["name"] == "lra"]
+    row = {"dataset": "mnist", "depth": 4, "learning.lr": 3e-3, "rule.beta": 0.3}
+    beyond = rules(config, {**rule, "beyond": [row]})
+    before, after = all_runs(rules(config, rule)), all_runs(beyond)
+    (path,) = set(after) - set(before)
+    assert path == "remedies/lra_beyond/mnist/L004/lra/lr0.003_beta0.3/seed3"
+    inside = after["remedies/lra/mnist/L004/lra/lr0.001_beta0.3/seed3"].spec
+    assert after[path].spec == inside.changed({"learning.lr": 3e-3})
+    assert sweep_runs(after.values(), "remedies/lra/mnist/L004/lra") == sweep_runs(
+        before.values(), "remedies/lra/mnist/L004/lra"
+    )
 
 
 # The table
