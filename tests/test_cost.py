@@ -7,6 +7,7 @@ import pytest
 from highways import cost
 from highways.cli import main
 from highways.spec import Conventions, Highway, Inference, Learning, Network, RunSpec
+from highways.specs.registry import METHODS
 from mappings import changed
 from networks import make_spec
 
@@ -90,8 +91,39 @@ def test_the_cost_command_adds_up(root, monkeypatch, capsys):
 )
 def test_what_a_rule_does_beside_learning_is_counted(method, rule, steps, sweeps):
     spec = make_spec(method, depth=5, rule=rule)
-    assert cost.rule_work(spec) == (pytest.approx(steps), sweeps)
+    own = cost.of_method(spec)
+    assert (own.steps, own.sweeps) == (pytest.approx(steps), sweeps)
     plain = make_spec("backprop", depth=5)
     more = cost.operations(spec) - cost.operations(plain)
     expected = steps * cost.step_operations(spec) + sweeps * cost.sweep_operations(spec)
     assert more == pytest.approx(cost.updates(spec) * expected)
+
+
+def test_every_method_says_what_it_costs():
+    for method in METHODS:
+        assert cost.seconds(make_spec(method)) > 0
+        assert cost.extra_parameters(make_spec(method))[0] >= 0
+
+
+@pytest.mark.parametrize(
+    ("method", "petaflop", "hours", "parameters"),
+    [
+        ("pc", 0.11593, 0.485063, (0, False)),
+        ("hep", 0.120505, 0.50322, (39680, False)),
+        ("dfa", 0.00227975, 0.0215586, (39680, False)),
+        ("backprop", 0.00227975, 0.0215586, (0, False)),
+        ("epc", 0.00940441, 0.112391, (0, False)),
+        ("meta_pcn", 0.00227975, 0.0215586, (0, False)),
+        ("precision", 0.024773, 0.113294, (0, False)),
+        ("dkp", 0.00227975, 0.0215586, (39680, True)),
+        ("dkp_pc", 0.00560101, 0.0536365, (39680, True)),
+        ("lra", 0.00227975, 0.0215586, (492800, True)),
+        ("mupc", 0.0212214, 0.0988094, (0, False)),
+    ],
+)
+def test_the_estimates_are_those_that_the_time_limits_were_tried_with(method, petaflop, hours, parameters):
+    """32 layers, T = 96: as estimated when the costs stood in one place for all methods."""
+    spec = make_spec(method, depth=32, width=128, inference={"optimizer": "adam", "step_size": 0.005, "steps": 96})
+    assert cost.operations(spec) / 1e15 == pytest.approx(petaflop, rel=1e-5)
+    assert cost.seconds(spec) / 3600 == pytest.approx(hours, rel=1e-5)
+    assert cost.extra_parameters(spec) == parameters

@@ -16,9 +16,9 @@ from highways.fields import SpecError
 from highways.inference import batched, build, choose_kernel, native, reference, relax
 from highways.machine import Machine
 from highways.methods import rule
-from highways.methods.options import Mupc, Precision
 from highways.network import Architecture, Parameters, first_prediction, initialise
 from highways.spec import Conventions, Highway, Inference, Learning, Network, RunSpec
+from highways.specs.options import Mupc, Precision
 
 READINGS = [
     {"activation": activation, "normalise_output_input": normalised, "bias": bias}

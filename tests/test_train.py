@@ -18,9 +18,9 @@ from highways.data import load
 from highways.evaluation import evaluate
 from highways.machine import Machine
 from highways.methods import rule
-from highways.methods.options import Dkp, DkpPc, Lra
 from highways.network import Architecture, feedforward, initialise
 from highways.spec import Conventions, Highway, Inference, Learning, Network
+from highways.specs.options import Dkp, DkpPc, Lra
 
 QUIET = Machine(quiet=True)
 CHANCE = 0.1

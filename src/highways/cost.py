@@ -7,8 +7,10 @@ two constants of a machine and kernel; `calibrate` measures these.
 import math
 from dataclasses import dataclass
 
-from highways.methods import options
+from highways.fields import SpecError
 from highways.spec import DATASETS, RunSpec
+from highways.specs.cost import Cost
+from highways.specs.registry import METHODS
 
 CLASSES, PIXELS = 10, 28 * 28
 
@@ -45,25 +47,18 @@ def sweep_operations(spec: RunSpec) -> float:
     return 2.0 * batch * (PIXELS * width + width * width * (spec.network.depth - 2) + width * CLASSES)
 
 
-def rule_work(spec: RunSpec) -> tuple[float, float]:
-    """What a rule of its own does per update beside learning: steps on all layers at once, and single sweeps."""
-    rule, depth = spec.rule, spec.network.depth
-    if isinstance(rule, options.Epc):
-        return 0.0, 2.0 * rule.steps
-    if isinstance(rule, options.Precision | options.Mupc):
-        steps = rule.steps or (depth + 3 if isinstance(rule, options.Precision) else depth)
-        return steps - min(steps, depth) / 2, 0.0  # a step concerns the layers that the signal has reached
-    if isinstance(rule, options.DkpPc):
-        return float(rule.steps), 3.0
-    if isinstance(rule, options.MetaPcn) and rule.step_size != 1.0:
-        return float(depth - 1 if rule.steps is None else rule.steps), 0.0
-    return 0.0, 0.0
+def of_method(spec: RunSpec) -> Cost:
+    """What the method costs beside what its specification says; SpecError where its entry does not say it."""
+    cost = METHODS[spec.method].cost
+    if cost is None:
+        raise SpecError(f"method {spec.method!r} has no cost; give its entry of METHODS one (specs/registry.py)")
+    return cost(spec.rule, spec.network.depth)
 
 
 def operations(spec: RunSpec) -> float:
     """Operations of a whole run: E-steps, three sweeps' worth of learning per update, validation."""
-    steps, sweeps = rule_work(spec)
-    per_update = (3 + sweeps) * sweep_operations(spec) + steps * step_operations(spec)
+    own = of_method(spec)
+    per_update = (3 + own.sweeps) * sweep_operations(spec) + own.steps * step_operations(spec)
     if spec.inference is not None:
         per_update += spec.inference.steps * step_operations(spec)
     validation = spec.epochs * sweep_operations(spec) * DATASETS[spec.dataset].validation / spec.batch_size
@@ -75,21 +70,16 @@ def seconds(spec: RunSpec, rates: Rates = MEASURED) -> float:
     total = operations(spec) / (rates.gflops * 1e9)
     if spec.inference is not None:
         total += updates(spec) * spec.inference.steps * rates.call_seconds
-    steps, sweeps = rule_work(spec)
-    total += updates(spec) * steps * rates.call_seconds
-    return total + updates(spec) * spec.network.depth * (1 + sweeps / 2) * rates.layer_seconds
+    own = of_method(spec)
+    total += updates(spec) * own.steps * rates.call_seconds
+    return total + updates(spec) * spec.network.depth * (1 + own.sweeps / 2) * rates.layer_seconds
 
 
 def extra_parameters(spec: RunSpec) -> tuple[int, bool]:
-    """How many numbers a rule keeps beside the weights, all of them feedback, and whether it learns them."""
-    width, hidden, rule = spec.network.width, spec.network.depth - 1, spec.rule
-    direct, neighbours, learned = len(spec.endpoints), 0, False  # fed from the output, and from the next layer
-    if isinstance(rule, options.Dkp | options.DkpPc):
-        direct, learned = hidden, True
-    if isinstance(rule, options.Lra):
-        direct = sum(i == hidden or (rule.every > 0 and i % rule.every == 0) for i in range(1, hidden + 1))
-        neighbours, learned = hidden - direct, rule.learned
-    return direct * width * CLASSES + neighbours * width**2, learned
+    """How many numbers a method keeps beside the weights, all of them feedback, and whether it learns them."""
+    width, own = spec.network.width, of_method(spec)
+    direct = len(spec.endpoints) + own.direct
+    return direct * width * CLASSES + own.neighbours * width**2, own.learned
 
 
 def memory_mb(spec: RunSpec) -> int:

@@ -11,18 +11,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from highways.methods.options import Mupc
 from highways.randomness import generator
 from highways.spec import RunSpec
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """How a prediction is made; the options are those of `spec.Conventions` and `spec.Network`.
-
-    Two are of muPC's network only, which has no normalisation either. skips: mu_{l+1} = z_l + ... between hidden
-    layers. squared: the loss is 1/2 ||y - mu_L||^2, not cross-entropy.
-    """
+    """How a prediction is made: the options of `spec.Conventions`, `spec.Network` and `specs.Parametrisation`."""
 
     phi: str
     activation: str
@@ -33,11 +28,14 @@ class Architecture:
 
     @classmethod
     def of(cls, spec: RunSpec) -> "Architecture":
-        reading = spec.conventions
-        if isinstance(spec.rule, Mupc):
-            loss = spec.rule.loss == "squared"
-            return cls(spec.network.phi, "pre", False, reading.rms_eps, spec.rule.skips, loss)
-        return cls(spec.network.phi, reading.activation, reading.normalise_output_input, reading.rms_eps)
+        reading, asked = spec.conventions, spec.parametrisation
+        activation = reading.activation if asked.standard else "pre"
+        normalised = asked.standard and reading.normalise_output_input
+        return cls(spec.network.phi, activation, normalised, reading.rms_eps, asked.skips, asked.squared)
+
+    def __post_init__(self) -> None:
+        if self.skips and self.activates_prediction:
+            raise ValueError("skips are added after phi, whose slope is then not to be had from a prediction")
 
     @property
     def activates_prediction(self) -> bool:
@@ -106,19 +104,11 @@ class Parameters:
 
 
 def scales(spec: RunSpec, inputs: int) -> dict[str, float]:
-    """muPC's factor a of every matrix, by field name; 1 in all other networks.
+    """The factor a of every matrix, by field name.
 
-    `Parameters` hold a W, what a state is multiplied with, where W is what muPC draws and learns.
+    `Parameters` hold a W, what a state is multiplied with, where W is what the method draws and learns.
     """
-    if not isinstance(spec.rule, Mupc):
-        return {"w_in": 1.0, "w_hidden": 1.0, "w_out": 1.0}
-    return mupc_factors(spec.network.depth, spec.network.width, inputs, skips=spec.rule.skips)
-
-
-def mupc_factors(depth: int, width: int, inputs: int, *, skips: bool = True) -> dict[str, float]:
-    """1/sqrt(D) at the input, 1/sqrt(N L) inside (1/sqrt(N) without skips), 1/N at the output."""
-    branches = depth if skips else 1
-    return {"w_in": inputs**-0.5, "w_hidden": (width * branches) ** -0.5, "w_out": 1 / width}
+    return spec.parametrisation.scales(spec.network.depth, spec.network.width, inputs)
 
 
 def field_of(layer: int, depth: int) -> str:
@@ -127,28 +117,26 @@ def field_of(layer: int, depth: int) -> str:
 
 
 def initialise(spec: RunSpec, inputs: int, classes: int) -> Parameters:
-    """Draw the weights of a run: N(0, 1/fan_in), N(0, a^2) for muPC, or orthogonal; gains are 1 and biases 0.
+    """Draw the weights of a run: N(0, 1/fan_in), N(0, a^2) where scaled, or orthogonal; gains are 1 and biases 0.
 
     Every matrix is drawn on the CPU in double precision from a stream named by (seed, layer), so that all
     devices and precisions start from the same numbers.
     """
     depth, width = spec.network.depth, spec.network.width
     dtype = getattr(torch, spec.dtype)
-    mupc = isinstance(spec.rule, Mupc)
-    factors = scales(spec, inputs)
+    asked, factors = spec.parametrisation, scales(spec, inputs)
 
     def matrix(layer: int, rows: int, columns: int) -> Tensor:
         stream = generator(spec.seed, f"weights/{layer}")
         weight = torch.empty(rows, columns, dtype=torch.float64)
         if spec.network.initialisation == "orthogonal":
             return torch.nn.init.orthogonal_(weight, generator=stream).to(dtype)
-        std = factors[field_of(layer, depth)] if mupc else columns**-0.5
+        std = factors[field_of(layer, depth)] if asked.scaled else columns**-0.5
         return weight.normal_(0.0, std, generator=stream).to(dtype)
 
     hidden = [matrix(layer, width, width) for layer in range(1, depth - 1)]
-    if mupc or spec.conventions.normalisation == "none":
-        normalised = 0
-    else:
+    normalised = 0
+    if asked.standard and spec.conventions.normalisation == "rms":
         normalised = depth - 1 if spec.conventions.normalise_output_input else depth - 2
     biases = {}
     if spec.conventions.bias:

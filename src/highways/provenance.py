@@ -8,79 +8,160 @@ import platform
 import re
 import subprocess
 import tokenize
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from highways import __version__
-from highways.methods import METHODS
+from highways.specs.registry import METHODS
 
 PACKAGE = Path(__file__).parent
-# The modules that determine a number, besides the learning rule itself.
-MODULES = (
-    "arithmetic",
-    "data",
-    "diagnostics",
-    "energy",
-    "evaluation",
-    "network",
-    "optimisation",
-    "randomness",
-    "train",
+# What cannot change a number of a run, with what only it imports: what keeps and carries numbers, what checks the
+# values that a spec then holds, and what says how a method is called and what it costs.
+HARMLESS = frozenset(
+    {
+        "__init__",
+        "checkpoint",
+        "errors",
+        "fields",
+        "files",
+        "inference/build",
+        "interruption",
+        "progress",
+        "provenance",
+        "record",
+        "specs/cost",
+        "specs/registry",
+    }
 )
-INFERENCE = (
-    "__init__.py",
-    "batched.py",
-    "estep.cpp",
-    "flags.py",
-    "graph.py",
-    "native.py",
-    "optimizer.py",
-    "reference.py",
-)
+# Counted, but not followed: it chooses a kernel, on which only a method that imports `inference` depends.
+NOT_FOLLOWED = frozenset({"machine"})
+# Of the settings of all methods only those of the method itself count, with what they are built on.
+OPTIONS = "specs/options"
+# What is compiled counts with the module that calls it.
+COMPILED = {"inference/native": ("*.cpp", "*.h", "*.hpp", "flags.py")}
 
-
-def propagation_code() -> str:
-    """A fingerprint of the code that determines a trace; see `training_code`."""
-    modules = [*(PACKAGE / f"{name}.py" for name in MODULES), *sorted((PACKAGE / "propagation").glob("*.py"))]
-    modules += [PACKAGE / "inference" / name for name in INFERENCE] + sorted((PACKAGE / "methods").glob("*.py"))
-    return hashlib.sha256("".join(_meaning(module) for module in modules).encode()).hexdigest()[:16]
+TRAINING, TRACING = "train", "propagation/relaxation"
 
 
 def training_code(method: str) -> str:
     """A fingerprint of the code that determines the numbers of a method: 16 hexadecimal digits.
 
+    It covers every module that the training or the module of the method imports, directly or not, but `HARMLESS`.
+    A package counts where something is imported from it by name, not where it only holds an imported module.
     Comments, docstrings and layout do not count.
     """
-    modules = {PACKAGE / f"{name}.py" for name in MODULES}
-    if METHODS[method].kernel:
-        modules |= {PACKAGE / "inference" / name for name in INFERENCE}
-    todo = [method, "base"]
+    return _fingerprint(TRAINING, method)
+
+
+def propagation_code(method: str) -> str:
+    """A fingerprint of the code that determines a trace of a method; see `training_code`."""
+    return _fingerprint(TRACING, method)
+
+
+def relaxes_with_a_kernel(method: str) -> bool:
+    """Whether a method imports the E-step of `inference`."""
+    return "inference/__init__" in modules([f"methods/{method}"])
+
+
+def modules(entries: Iterable[str]) -> set[str]:
+    """The entries and the modules that they import, directly or not, as `training_code` counts them."""
+    found: set[str] = set()
+    todo = list(entries)
     while todo:
-        module = PACKAGE / "methods" / f"{todo.pop()}.py"
-        if module not in modules:
-            modules.add(module)
-            todo += _sibling_rules(module)
+        name = todo.pop()
+        if name in found or name in HARMLESS:
+            continue
+        found.add(name)
+        if name not in NOT_FOLLOWED:
+            todo += _imported(PACKAGE, _text(name))
+    return found
+
+
+def _fingerprint(entry: str, method: str) -> str:
+    own = [part for part in (METHODS[method].options, METHODS[method].network) if part is not None]
+    homes = [_module(PACKAGE, part.__module__) for part in own]
+    counted = modules([entry, f"methods/{method}", *(home for home in homes if home)])
+    texts = {name: _text(name) for name in sorted(counted)}
+    if OPTIONS in texts:
+        used = {name for text in texts.values() for name in _imported_options(text)}
+        texts[OPTIONS] = _definitions(texts[OPTIONS], {*used, *(part.__name__ for part in own)})
     digest = hashlib.sha256()
-    for module in sorted(modules):
-        digest.update(_meaning(module).encode())
+    for name, text in texts.items():
+        digest.update(_meaning_of_python(text).encode())
+        for pattern in COMPILED.get(name, ()):
+            for path in sorted((PACKAGE / name).parent.glob(pattern)):
+                digest.update(_meaning(path).encode())
     return digest.hexdigest()[:16]
 
 
-def _sibling_rules(module: Path) -> list[str]:
-    """Other rules that a rule is built on: `from highways.methods import pc`."""
-    names: list[str] = []
-    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module == "highways.methods":
-            names += [alias.name for alias in node.names if alias.name != "options"]  # a spec holds all values
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("highways.methods."):
-            names.append(str(node.module).rpartition(".")[2])
-    return names
+def _text(name: str) -> str:
+    return (PACKAGE / f"{name}.py").read_text(encoding="utf-8")
+
+
+@functools.cache  # the methods share most of their modules
+def _imported(package: Path, text: str) -> list[str]:
+    """The modules of the package that a text imports, wherever in it."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found += [_module(package, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            parts = [f"{node.module}.{alias.name}" for alias in node.names]
+            found += [_module(package, part) or _module(package, node.module) for part in parts]
+    return [name for name in found if name is not None]
+
+
+def _module(package: Path, dotted: str) -> str | None:
+    """The place of a module of the package, without its ending; None for any other name."""
+    first, *rest = dotted.split(".")
+    if first != package.name:
+        return None
+    names = ["/".join(rest), "/".join([*rest, "__init__"])]
+    return next((name for name in names if (package / f"{name}.py").is_file()), None)
+
+
+@functools.cache
+def _imported_options(text: str) -> list[str]:
+    """The names that a text imports from `specs.options`."""
+    dotted = f"highways.{OPTIONS.replace('/', '.')}"
+    nodes = [
+        node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom) and node.module == dotted
+    ]
+    return [alias.name for node in nodes for alias in node.names]
+
+
+def _definitions(text: str, names: Iterable[str]) -> str:
+    """The statements of a text that define these names, and those of what they are built on."""
+    defined = {name: node for node in ast.parse(text).body for name in _names(node)}
+    found: dict[str, ast.stmt] = {}
+    todo = list(names)
+    while todo:
+        name = todo.pop()
+        if name in defined and name not in found:
+            found[name] = defined[name]
+            todo += [node.id for node in ast.walk(defined[name]) if isinstance(node, ast.Name)]
+    return "".join(f"{_source(text, node)}\n" for _, node in sorted(found.items()))
+
+
+def _names(node: ast.stmt) -> list[str]:
+    """What a statement of a module defines; imports are followed, not read."""
+    if isinstance(node, ast.ClassDef | ast.FunctionDef):
+        return [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def _source(text: str, node: ast.stmt) -> str:
+    """The lines of a statement, its decorators included."""
+    first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
+    return "\n".join(text.splitlines()[first - 1 : node.end_lineno])
 
 
 def _meaning(module: Path) -> str:
     """The text without comments, docstrings and layout; the same under every version of Python."""
     text = module.read_text(encoding="utf-8")
-    return "".join(re.sub(r"//.*", "", text).split()) if module.suffix == ".cpp" else _meaning_of_python(text)
+    return "".join(re.sub(r"//.*", "", text).split()) if module.suffix != ".py" else _meaning_of_python(text)
 
 
 @functools.cache  # the rules share most of their modules

@@ -47,9 +47,7 @@ class Remedy:
     @property
     def skips(self) -> bool:
         """Whether the network has forward skips, and so is not one of this benchmark."""
-        if self.cell[2] != "mupc":
-            return False
-        return bool(self._any_spec.rule.skips)
+        return self._any_spec.parametrisation.skips
 
     @property
     def start(self) -> str:

@@ -5,9 +5,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from highways.fields import SpecError
-from highways.methods import METHODS
-from highways.methods.options import Mupc
 from highways.spec import Conventions, RunSpec
+from highways.specs.registry import METHODS
 
 Config = Mapping[str, Any]
 CellKey = tuple[str, int, str]  # data set, depth, method
@@ -122,8 +121,8 @@ _OF_INFERENCE = (*_OF_HIGHWAYS, "state_gradient", "initial_state")
 def idle(method: str) -> tuple[str, ...]:
     """The conventions that do not concern a method; its specs leave them at their defaults."""
     rule = METHODS[method]
-    if rule.options is Mupc:
-        return tuple(field.name for field in fields(Conventions))  # a network of its own
+    if rule.network is not None:
+        return tuple(field.name for field in fields(Conventions))
     if not rule.inference:
         return _OF_INFERENCE  # dfa has feedback to every hidden layer
     return () if rule.highway else _OF_HIGHWAYS
@@ -143,6 +142,11 @@ def cell_spec(
     """The spec of one run with the settings of its depth; SpecError where the configuration has none."""
     if method not in METHODS:
         raise SpecError(f"methods: {method!r} does not exist; it takes {', '.join(METHODS)}")
+    if METHODS[method].cost is None:
+        raise SpecError(
+            f"methods: {method!r} has no cost, from which the time limits of its jobs follow; "
+            "give its entry of METHODS one (specs/registry.py)"
+        )
     settings = next((row for row in config["settings"] if row["depth"] == depth), None)
     if settings is None:
         known = ", ".join(str(row["depth"]) for row in config["settings"])

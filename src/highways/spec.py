@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from highways.fields import SpecError, check, choice, flag, from_mapping, integer, real, section
-from highways.methods import METHODS
-from highways.methods.options import Mupc
+from highways.specs.parametrisation import STANDARD, Parametrisation
+from highways.specs.registry import METHODS
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ _LATER = (("conventions", "normalisation", "rms"),)
 class RunSpec:
     """One training run. The same spec on the same kind of machine gives the same record, times aside.
 
-    rule: the settings of the learning rule itself, one of `methods.options`; None where it has none.
+    rule: the settings of the learning rule itself, one of `specs.options`; None where it has none.
     """
 
     dataset: str = choice(options=tuple(DATASETS))
@@ -144,8 +144,8 @@ class RunSpec:
             raise SpecError(
                 "conventions.normalise_output_input: true needs conventions.normalisation: rms; it is none"
             )
-        rule = METHODS[self.method]
-        for name, used in (("inference", rule.inference), ("highway", rule.highway), ("rule", rule.options)):
+        method = METHODS[self.method]
+        for name, used in (("inference", method.inference), ("highway", method.highway), ("rule", method.options)):
             given = getattr(self, name) is not None
             if given != bool(used):
                 raise SpecError(
@@ -153,10 +153,12 @@ class RunSpec:
                 )
         if self.rule is not None:
             check(self.rule, "rule")
-        if self.highway is not None and not rule.inference and (not self.highway.chain or self.highway.redraw):
+        if self.highway is not None and not method.inference and (not self.highway.chain or self.highway.redraw):
             raise SpecError(f"highway.chain, highway.redraw: controls of HEP; method {self.method!r} has neither")
-        if isinstance(self.rule, Mupc) and self.network.initialisation != "gaussian":
-            raise SpecError("network.initialisation: mupc draws its weights from a Gaussian; it takes gaussian")
+        if self.parametrisation.scaled and self.network.initialisation != "gaussian":
+            raise SpecError(
+                f"network.initialisation: {self.method} draws its weights from a Gaussian; it takes gaussian"
+            )
         if self.highway is not None and not self.endpoints:
             last = self.network.depth - self._lowest_endpoint
             remedy = f"it takes a whole number from 1 to {last}" if last else "there is none to be had"
@@ -176,6 +178,12 @@ class RunSpec:
     @property
     def _lowest_endpoint(self) -> int:
         return 2 if self.conventions.highway_layers == "without_first" else 1
+
+    @property
+    def parametrisation(self) -> Parametrisation:
+        """What the method asks of the network."""
+        network = METHODS[self.method].network
+        return STANDARD if network is None else network(self.rule)
 
     @classmethod
     def from_dict(cls, mapping: Any) -> "RunSpec":

@@ -168,7 +168,7 @@ class Training:
         updates = len(self.epochs) * self.batches
         rate = updates / self.wall_seconds if self.wall_seconds > 0 else None
         steps = self.spec.inference.steps if self.spec.inference else None
-        uses_kernel = methods.METHODS[self.spec.method].kernel
+        uses_kernel = provenance.relaxes_with_a_kernel(self.spec.method)
         return {
             "version": record.VERSION,
             "spec": self.spec.to_dict(),

@@ -68,7 +68,7 @@ def test_the_rule_of_ten_lines_trains(project):
     (line,) = [block for block in blocks if "Method(" in block]
     name = rule.splitlines()[0].removeprefix("# ")
     (project.folder / name).write_text(rule, encoding="utf-8")
-    registry = project.folder / "src/highways/methods/__init__.py"
+    registry = project.folder / "src/highways/specs/registry.py"
     text = registry.read_text(encoding="utf-8")
     registry.write_text(text.replace("] = {\n", "] = {\n" + line), encoding="utf-8")
     words = ["train", "--dataset", "fashion_mnist_excerpt", "--depth", "4", "--method", Path(name).stem]

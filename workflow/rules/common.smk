@@ -38,7 +38,10 @@ RUNS_FOLDER = f"{RESULTS}/runs"
 TRACES_FOLDER = f"{RESULTS}/propagation"
 TRAINED = propagation.trained_runs(config)
 SNAPSHOT_OF = {run.spec: run.path for run in TRAINED}
-PROPAGATION_CODE = provenance.propagation_code()
+PROPAGATION_CODE = {
+    method: provenance.propagation_code(method)
+    for method in {one.run.method for one in PROPAGATIONS.values()}
+}
 # The analysis takes seconds and is made anew with any change of the configuration; a training run has only its spec.
 CONFIG = json.dumps(config, sort_keys=True)
 

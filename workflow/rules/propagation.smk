@@ -25,7 +25,7 @@ rule propagate:
             if PROPAGATIONS[w.trace].trained
             else []
         ),
-        code=lambda w: PROPAGATION_CODE,
+        code=lambda w: PROPAGATION_CODE[PROPAGATIONS[w.trace].run.method],
         folder=data_folder(),
     message:
         "propagating {wildcards.trace}"

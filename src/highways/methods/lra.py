@@ -36,9 +36,9 @@ class Rule(base.Rule):
     def __init__(self, spec: RunSpec, parameters: Parameters, kernel: str) -> None:
         self.options, self.architecture = spec.rule, Architecture.of(spec)
         classes, width = parameters.w_out.shape
-        last, every = spec.network.depth - 1, spec.rule.every
-        self.direct = [i for i in range(1, last + 1) if i == last or (every and i % every == 0)]
-        self.neighbour = [i for i in range(1, last) if i not in self.direct]
+        depth = spec.network.depth
+        self.direct = spec.rule.direct(depth)
+        self.neighbour = [i for i in range(1, depth) if i not in self.direct]
 
         def drawn(layers: list[int], columns: int) -> Tensor:
             found = torch.empty(len(layers), width, columns, dtype=torch.float64)

@@ -29,7 +29,7 @@ class Rule(base.Rule):
 
     def __init__(self, spec: RunSpec, parameters: Parameters, kernel: str) -> None:
         self.options, self.architecture = spec.rule, Architecture.of(spec)
-        self.steps = spec.network.depth - 1 if spec.rule.steps is None else spec.rule.steps
+        self.steps = spec.rule.steps_at(spec.network.depth)
 
     @torch.no_grad()
     def gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> Gradient:

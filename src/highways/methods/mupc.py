@@ -19,7 +19,6 @@ class Rule(pc.Rule):
     """Predictive coding by gradient descent on the states, on muPC's network."""
 
     def __init__(self, spec: RunSpec, parameters: Parameters, kernel: str) -> None:
-        steps = spec.network.depth if spec.rule.steps is None else spec.rule.steps
-        self.inference = Inference("euler", spec.rule.step_size, steps)
+        self.inference = Inference("euler", spec.rule.step_size, spec.rule.steps_at(spec.network.depth))
         self.conventions = replace(spec.conventions, state_gradient="mean", initial_state="exact")
         self.architecture, self.kernel = Architecture.of(spec), kernel

@@ -21,9 +21,9 @@ from highways.arithmetic import exact_float32
 from highways.energy import Errors, Relaxed, Schedule, weight_gradient
 from highways.methods import pc
 from highways.methods.base import Gradient, mean_over_batch
-from highways.methods.options import Precision
 from highways.network import Architecture, Parameters, output_error, output_prediction
 from highways.spec import Inference, RunSpec
+from highways.specs.options import Precision
 
 
 class Rule(pc.Rule):
@@ -32,7 +32,7 @@ class Rule(pc.Rule):
     def __init__(self, spec: RunSpec, parameters: Parameters, kernel: str) -> None:
         self.options, self.architecture, self.kernel = spec.rule, Architecture.of(spec), kernel
         depth = spec.network.depth
-        steps = depth + 3 if spec.rule.steps is None else spec.rule.steps
+        steps = spec.rule.steps_at(depth)
         self.inference = Inference("euler", spec.rule.step_size, steps)
         self.conventions = replace(spec.conventions, state_gradient="sum", initial_state="exact")
         self.schedule = Schedule(precisions(spec.rule, depth, steps).to(parameters.w_out), spec.rule.momentum)

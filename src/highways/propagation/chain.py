@@ -21,13 +21,13 @@ from highways.network import (
     field_of,
     first_prediction,
     initialise,
-    mupc_factors,
     phi,
     times_phi_prime,
 )
 from highways.propagation.spec import Propagation
 from highways.randomness import generator
 from highways.spec import RunSpec
+from highways.specs.options import mupc_scales
 
 
 class Chain(NamedTuple):
@@ -96,7 +96,7 @@ def _uniform(weight: Tensor, layer: int, depth: int, stream: torch.Generator) ->
 def _mupc(weight: Tensor, layer: int, depth: int, stream: torch.Generator) -> Tensor:
     """N(0, 1) with the scalings of muPC."""
     fan_in = weight.shape[1]  # D below the first hidden layer, N above it
-    scale = mupc_factors(depth, fan_in, fan_in)[field_of(layer, depth)]
+    scale = mupc_scales(depth, fan_in, fan_in)[field_of(layer, depth)]
     return weight.normal_(0.0, 1.0, generator=stream).mul_(scale)
 
 

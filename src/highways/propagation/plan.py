@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from highways.methods import METHODS
 from highways.propagation.spec import Propagation
 from highways.runs import Config, Run, cell_runs, cell_spec
 from highways.spec import Inference, Learning, RunSpec
+from highways.specs.registry import METHODS
 
 ROWS = {"paper": "RMSNorm net", "plain": "plain net"}  # the networks of the figures
 PANELS = {"pc": "vanilla PC", "mupc": "μPC", "hep": "HEP"}  # what relaxes on them; μPC has a network of its own

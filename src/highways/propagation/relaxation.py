@@ -108,7 +108,7 @@ def _trace(spec: Propagation, chain: Chain, start: Point, kept: list[int], error
         steady.rms().numpy(),
         {
             "version": __version__,
-            "code": propagation_code(),
+            "code": propagation_code(spec.run.method),
             "torch": torch.__version__,
             "device": Machine().device_name(),
         },

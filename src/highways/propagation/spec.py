@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from highways.fields import SpecError, check, choice, from_mapping, integer, section
-from highways.methods import METHODS
 from highways.spec import RunSpec, digits, with_rule
+from highways.specs.registry import METHODS
 
 NETWORKS = {
     "paper": "the network that is trained: N(0, 1/fan_in), RMSNorm, cross-entropy",

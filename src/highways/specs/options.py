@@ -1,11 +1,13 @@
-"""The settings of the learning rules themselves: the section `rule` of a run. Imports no torch.
+"""The settings of the methods, the section `rule` of a run, and what each method costs. Imports no torch.
 
-Steps that are null depend on the depth L; see each rule.
+Steps that are null depend on the depth L.
 """
 
 from dataclasses import dataclass
 
 from highways.fields import choice, flag, integer, real
+from highways.specs.cost import Cost
+from highways.specs.parametrisation import Parametrisation, Scales
 
 STEPS = 1_000_000
 
@@ -18,6 +20,11 @@ class Epc:
     steps: int = integer(5, low=1, high=STEPS)
 
 
+def epc_cost(options: Epc, depth: int) -> Cost:
+    """A sweep up and one down per step."""
+    return Cost(sweeps=2.0 * options.steps)
+
+
 @dataclass(frozen=True)
 class MetaPcn:
     """Meta-PCN: T updates of the states (null: L - 1); whether every weight step ends in a normalisation."""
@@ -25,6 +32,15 @@ class MetaPcn:
     step_size: float = real(1.0, low=0.0, above=True)
     steps: int | None = integer(None, low=1, high=STEPS)
     normalise: bool = flag(True)
+
+    def steps_at(self, depth: int) -> int:
+        """T in a network of that depth."""
+        return depth - 1 if self.steps is None else self.steps
+
+
+def meta_pcn_cost(options: MetaPcn, depth: int) -> Cost:
+    """With a step size of 1 the one sweep down that learning takes anyhow."""
+    return Cost() if options.step_size == 1.0 else Cost(steps=float(options.steps_at(depth)))
 
 
 @dataclass(frozen=True)
@@ -43,12 +59,29 @@ class Precision:
     momentum: float = real(0.1, low=0.0, high=1.0)
     forward_update: bool = flag(True)
 
+    def steps_at(self, depth: int) -> int:
+        """T in a network of that depth."""
+        return depth + 3 if self.steps is None else self.steps
+
+
+def precision_cost(options: Precision, depth: int) -> Cost:
+    return Cost(steps=_while_the_signal_travels(options.steps_at(depth), depth))
+
+
+def _while_the_signal_travels(steps: int, depth: int) -> float:
+    """So many steps, of which each concerns only the layers that the signal has reached."""
+    return steps - min(steps, depth) / 2
+
 
 @dataclass(frozen=True)
 class Dkp:
     """DKP: learned feedback from the output; its rate (null: that of the weights)."""
 
     feedback_lr: float | None = real(None, low=0.0, above=True)
+
+
+def dkp_cost(options: Dkp, depth: int) -> Cost:
+    return Cost(direct=depth - 1, learned=True)
 
 
 @dataclass(frozen=True)
@@ -59,6 +92,11 @@ class DkpPc:
     feedback_lr: float = real(1e-3, low=0.0, above=True)
     step_size: float = real(0.5, low=0.0, above=True)
     steps: int = integer(1, low=0, high=STEPS)
+
+
+def dkp_pc_cost(options: DkpPc, depth: int) -> Cost:
+    """The first phase and the last one each take a step on the weights."""
+    return Cost(steps=float(options.steps), sweeps=3.0, direct=depth - 1, learned=True)
 
 
 @dataclass(frozen=True)
@@ -76,6 +114,16 @@ class Lra:
     learned: bool = flag(True)
     gamma: float = real(1.0, low=0.0)
 
+    def direct(self, depth: int) -> list[int]:
+        """The hidden layers that are fed from the output; the others are fed from the layer above."""
+        last = depth - 1
+        return [i for i in range(1, depth) if i == last or (self.every > 0 and i % self.every == 0)]
+
+
+def lra_cost(options: Lra, depth: int) -> Cost:
+    direct = len(options.direct(depth))
+    return Cost(direct=direct, neighbours=depth - 1 - direct, learned=options.learned)
+
 
 @dataclass(frozen=True)
 class Mupc:
@@ -89,3 +137,26 @@ class Mupc:
     steps: int | None = integer(None, low=1, high=STEPS)
     skips: bool = flag(True)
     loss: str = choice("squared", options=("squared", "cross_entropy"))
+
+    def steps_at(self, depth: int) -> int:
+        """T in a network of that depth."""
+        return depth if self.steps is None else self.steps
+
+
+def mupc_cost(options: Mupc, depth: int) -> Cost:
+    return Cost(steps=_while_the_signal_travels(options.steps_at(depth), depth))
+
+
+def mupc_network(options: Mupc) -> Parametrisation:
+    scales = mupc_scales if options.skips else _mupc_scales_without_skips
+    return Parametrisation(standard=False, skips=options.skips, squared=options.loss == "squared", scales=scales)
+
+
+def mupc_scales(depth: int, width: int, inputs: int) -> Scales:
+    """1/sqrt(D) at the input, 1/sqrt(N L) inside, 1/N at the output."""
+    return {"w_in": inputs**-0.5, "w_hidden": (width * depth) ** -0.5, "w_out": 1 / width}
+
+
+def _mupc_scales_without_skips(depth: int, width: int, inputs: int) -> Scales:
+    """1/sqrt(N) inside."""
+    return mupc_scales(1, width, inputs)

@@ -1,0 +1,24 @@
+"""What a method costs beside what the specification itself says. Imports no torch."""
+
+from typing import NamedTuple
+
+
+class Cost(NamedTuple):
+    """Work per update beside the section `inference` and the step on the weights; numbers kept beside the weights
+    and the highways.
+
+    steps: updates of the states of all layers at once. sweeps: sweeps up or down the layers.
+    direct, neighbours: feedback matrices from the output, (N, C), and from the next layer, (N, N).
+    learned: whether these matrices are learned.
+    """
+
+    steps: float = 0.0
+    sweeps: float = 0.0
+    direct: int = 0
+    neighbours: int = 0
+    learned: bool = False
+
+
+def no_more(options: object, depth: int) -> Cost:
+    """The cost of a method that the specification describes whole."""
+    return Cost()
