@@ -1,6 +1,9 @@
 """The M-step's optimiser and its learning-rate schedule."""
 
 import math
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +11,7 @@ import torch
 from torch import Tensor
 
 from highways import optimisation
+from highways.methods import options
 from highways.network import Parameters, initialise
 from highways.spec import Learning
 from networks import make_spec, stream
@@ -66,6 +70,59 @@ def test_stacked_weights_learn_as_separate_weights_do(depth: int, gain_decays: b
             expected = {**single, "gain": gain}[name]
             for ours_layer, layer in zip(layers(tensor, name), expected, strict=True):
                 torch.testing.assert_close(ours_layer, layer.detach(), rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("fused", [False, True])
+def test_the_update_is_torchs_bit_for_bit(dtype: str, fused: bool) -> None:
+    """Of `torch.optim.AdamW`, over a resume too."""
+    start = initialise(make_spec(dtype=dtype), 50, 40).named()
+    theirs = {name: tensor.clone().requires_grad_() for name, tensor in start.items()}
+    gains, others = ("gain",), tuple(name for name in start if name != "gain")
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": [theirs[name] for name in names], "weight_decay": decay}
+            for names, decay in ((gains, 0.0), (others, 0.15))
+        ],
+        eps=1e-5,
+        fused=fused,
+    )
+    groups = [optimisation.Group(gains, 1e-5, 0.0), optimisation.Group(others, 1e-5, 0.15, scale=2.0)]
+    ours, adamw = start, optimisation.AdamW(start, groups, fused=fused)
+    for update, gradient in enumerate(gradients_like(Parameters(**start), 12)):
+        lr = 0.02 / (1 + update)
+        for name, tensor in gradient.named().items():
+            theirs[name].grad = tensor.clone()
+        optimizer.param_groups[0]["lr"] = lr
+        optimizer.param_groups[1]["lr"] = 2.0 * lr
+        optimizer.step()
+        if update == 5:
+            saved, adamw = adamw.state_dict(), optimisation.AdamW(ours, groups, fused=fused)
+            adamw.load_state_dict(saved)
+        adamw.step(ours, gradient.named(), lr)
+        for name, tensor in ours.items():
+            assert torch.equal(tensor, theirs[name].detach()), (update, name)
+
+
+def test_a_state_of_other_tensors_is_refused() -> None:
+    small, large = {"w": torch.zeros(1)}, {"w": torch.zeros(3)}
+    groups = [optimisation.Group(("w",), 1e-8, 0.0)]
+    with pytest.raises(ValueError, match=r"w: shape \(1,\) for \(3,\)"):
+        optimisation.AdamW(large, groups).load_state_dict(optimisation.AdamW(small, groups).state_dict())
+
+
+@pytest.mark.parametrize("method", ["hep", "lra"])
+def test_training_imports_neither_the_compiler_nor_the_analysis(method: str, tiny: Any, tmp_path: Path) -> None:
+    spec = tiny(method) if method == "hep" else tiny(method, inference=None, highway=None, rule=options.Lra())
+    heavy = ["torch._dynamo", "sympy", "pandas", "matplotlib", "scipy", "jsonschema", "yaml", "jinja2"]
+    code = (
+        "import sys; from highways.cli import main\n"
+        "assert main(sys.argv[1:]) == 0\n"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", code, "train", "--spec", spec.to_json(), "--out", str(tmp_path / "r.json")]
+    run = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=True)
+    assert run.stdout == "[]\n"
 
 
 @pytest.mark.parametrize("gain_decays", [False, True])

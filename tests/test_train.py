@@ -242,7 +242,7 @@ def test_a_signal_never_lands_inside_an_update(tiny, out, monkeypatch):
         training.train(tiny("backprop"), out, QUIET)
     saved = checkpoint.load(training.checkpoint_path(out), key_of(tiny("backprop"), out.parent))
     assert saved["batch"] == 3
-    assert saved["optimizer"]["state"][0]["step"].item() == 3
+    assert saved["optimizer"]["updates"] == 3
 
 
 @pytest.mark.parametrize(("method", "options"), [("dkp", Dkp()), ("dkp_pc", DkpPc()), ("lra", Lra())])

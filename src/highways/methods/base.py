@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from highways.energy import Errors
 from highways.network import Parameters
+from highways.optimisation import AdamW, Group
 from highways.spec import Learning, RunSpec
 
 
@@ -60,15 +60,11 @@ class Learned:
 
     def __init__(self, learning: Learning, *tensors: Tensor) -> None:
         self.tensors = tensors
-        self.optimizer = torch.optim.AdamW(
-            tensors, lr=learning.lr, eps=learning.eps, weight_decay=learning.weight_decay
-        )
+        named = _numbered(tensors)
+        self.optimizer = AdamW(named, [Group(tuple(named), learning.eps, learning.weight_decay)])
 
     def step(self, gradients: tuple[Tensor, ...], lr: float) -> None:
-        for tensor, gradient in zip(self.tensors, gradients, strict=True):
-            tensor.grad = gradient
-        self.optimizer.param_groups[0]["lr"] = lr
-        self.optimizer.step()
+        self.optimizer.step(_numbered(self.tensors), _numbered(gradients), lr)
 
     def state(self) -> dict[str, object]:
         """For a checkpoint."""
@@ -80,3 +76,7 @@ class Learned:
         for tensor, value in zip(self.tensors, saved, strict=True):
             tensor.copy_(value)
         self.optimizer.load_state_dict(state["optimizer"])  # type: ignore[arg-type]
+
+
+def _numbered(tensors: tuple[Tensor, ...]) -> dict[str, Tensor]:
+    return {str(number): tensor for number, tensor in enumerate(tensors)}
