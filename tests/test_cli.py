@@ -12,8 +12,12 @@ import torch
 
 from highways import record
 from highways.cli import main
-from highways.methods import meta_pcn, options
+from highways.cli.keys import keys_of
+from highways.methods import METHODS, meta_pcn
 from highways.progress import heartbeat_path
+from highways.runs import cell_spec
+from highways.spec import Conventions
+from highways.specs import options
 
 
 @pytest.fixture(autouse=True)
@@ -27,6 +31,7 @@ def failure(capsys, *arguments: str) -> str:
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1, lines
     assert lines[0].startswith("highways: error: ")
+    assert len(lines[0]) < 2500
     return lines[0]
 
 
@@ -69,6 +74,24 @@ HUGE = "learning.lr=1" + 400 * "0"  # a whole number too large for a float
     [
         ([], "give --spec, or --dataset, --depth, --method"),
         (["--dataset", "mnist", "--depth", "5", "--method", "pc"], "no row for depth 5"),
+        (["--dataset", "mnist", "--depth", "5", "--method", "pc"], "--depth 4 --set network.depth=5"),
+        (["--dataset", "mnist", "--depth", "4", "--method", "pc", "--set", "width=64"], "mean network.width?"),
+        (["--dataset", "mnist", "--depth", "4", "--method", "pc", "--set", "learning.rl=1"], "mean learning.lr?"),
+        (["--dataset", "mnist", "--depth", "4", "--method", "pc", "--set", "x" * 10**6], "x ..."),
+        (["--dataset", "mnist", "--depth", "4", "--method", "pc", "--set", "x" * 10**6 + "=1"], "--help-keys"),
+        (
+            ["--dataset", "mnist", "--depth", "4", "--method", "pc", "--set", "network.phi=" + "x" * 10**6],
+            "network.phi: 'xxx",
+        ),
+        (
+            ["--dataset", "mnist", "--depth", "4", "--method", "pc", "--set", "conventions.highway_layers=all"],
+            "conventions.highway_layers: changes nothing in a pc run",
+        ),
+        (["--spec", '{"dataset": "mnist", "dataset": "mnist"}'], "'dataset' stands there twice"),
+        (["--spec", '{"dataset": ' + "[" * 10**5], "nested too deeply"),
+        (["--spec", '{"' + "x" * 10**6 + '": 1}'], "unknown key"),
+        (["--spec", '{"x\\n": 1}'], "unknown key"),
+        (["--spec", "x" * 10**6], "File name too long"),
         (["--spec", "{"], "not valid JSON"),
         (["--spec", "absent.json"], "absent.json: No such file"),
         (["--spec", "[]"], "No such file"),
@@ -128,6 +151,68 @@ def test_set_changes_the_spec(tiny, tmp_path):
     assert main(["train", "--spec", tiny().to_json(), *arguments, "--out", str(out), "--quiet"]) == 0
     spec = record.read(out)["spec"]
     assert (spec["highway"]["alpha"], spec["epochs"], spec["conventions"]["activation"]) == (0.7, 1, "post")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [(".5", 0.5), ("5.", 5.0), ("5e-1", 0.5), ("1e-4", 1e-4), (".5E+1", 5.0)]
+)
+def test_numbers_on_the_command_line_are_numbers(tiny, tmp_path, monkeypatch, text, value):
+    trained = []
+
+    def train(spec, out, machine):
+        trained.append(spec)
+        return {"test_accuracy": 0.5, "best_epoch": 1, "status": "ok"}
+
+    monkeypatch.setattr("highways.train.train", train)
+    change = ["--set", f"highway.alpha={text}", "--out", str(tmp_path / "r.json")]
+    assert main(["train", "--spec", tiny().to_json(), *change]) == 0
+    assert [spec.highway.alpha for spec in trained] == [value]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_help_lists_every_key_of_a_specification(method, paper, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["train", "--help-keys"])
+    assert stop.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    listed = {line.split()[0] for line in lines if line and ("[" not in line or method in line)}
+    spec = cell_spec(paper, "mnist", 8, method, 0)
+    assert set(keys_of(spec)) <= listed
+    for key in keys_of(spec):
+        spec.setting(key)
+    assert next(line for line in lines if line.startswith("learning.weight_decay")).split()[1] == "0.0001"
+    assert any(line.startswith("network.phi") and line.endswith("one of relu, tanh") for line in lines)
+
+
+def test_a_hand_written_specification_says_nothing_in_vain(tiny, tmp_path, capsys):
+    """What a record says stays as it was made."""
+    spec = tiny("backprop", conventions=Conventions(state_gradient="sum"))
+    out = tmp_path / "r.json"
+    command = ["train", "--out", str(out), "--quiet", "--spec"]
+    assert "conventions.state_gradient: changes nothing in a backprop run" in failure(
+        capsys, *command, spec.to_json()
+    )
+    assert main([*command, json.dumps({"spec": spec.to_dict()})]) == 0
+    assert record.read(out)["spec"]["conventions"]["state_gradient"] == "sum"
+
+
+def test_a_part_of_a_configuration_serves_every_command(tmp_path, capsys):
+    part = tmp_path / "part.yaml"
+    part.write_text("depths: [4]\nmethods: [pc]\n", encoding="utf-8")
+    runs = ["--runs", str(tmp_path / "runs")]
+    for config_text in (str(part), '{"depths": [4], "methods": ["pc"]}'):
+        assert main(["status", "--all", "--config", config_text, *runs]) == 3
+        listed = capsys.readouterr().out
+        assert "paper/mnist/L004/pc" in listed
+        assert "paper/mnist/L064/hep" not in listed
+        assert main(["cost", "--config", config_text, *runs]) == 0
+    assert "twice" in failure(capsys, "cost", "--config", '{"depths": [4], "depths": [8]}')
+
+
+def test_outside_a_checkout_train_says_what_to_do(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    said = failure(capsys, "train", "--dataset", "mnist", "--depth", "4", "--method", "pc")
+    assert "config.yaml: no such file; work in a checkout of the project" in said
 
 
 def test_a_record_can_be_run_again_and_gives_the_same_numbers(tiny, tmp_path, capsys):
@@ -278,7 +363,13 @@ def one_cell(paper, tmp_path) -> tuple[str, Path, list[str]]:
         "methods": ["pc"],
         "seeds": [0, 1],
         "training": {**paper["training"], "epochs": 1},
-        "strength_sweep": {"dataset": "fashion_mnist_excerpt", "depth": 4, "alphas": [0.5]},
+        "strength_sweep": {
+            "dataset": "fashion_mnist_excerpt",
+            "depth": 4,
+            "alphas": [0.5],
+            "seeds": None,
+            "epochs": None,
+        },
         "density_sweep": {"dataset": "fashion_mnist_excerpt", "depth": 4, "every": [1, 2]},
         "convention_search": [{**paper["convention_search"][0], "cells": cells, **same_as_the_table}],
         "controls": {"cells": [{**cells[0], "seeds": [0]}], "arms": [arm]},

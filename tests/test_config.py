@@ -172,3 +172,130 @@ def test_a_convention_that_does_not_concern_a_method_does_not_change_its_runs(pa
     other = changed(paper, conventions__highway_layers="all")
     assert cell_spec(paper, "mnist", 8, "pc", 0) == cell_spec(other, "mnist", 8, "pc", 0)
     assert cell_spec(paper, "mnist", 8, "hep", 0) != cell_spec(other, "mnist", 8, "hep", 0)
+
+
+def write(folder, text: str):
+    path = folder / "mine.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+ROW_6 = "{depth: 6, alpha: 0.5, steps: 20, lr: 1.0e-3, optimizer: euler, step_size: 0.5}"
+
+
+def test_a_part_of_a_configuration_is_laid_over_the_reference(paper, tmp_path, root, monkeypatch):
+    path = write(tmp_path, f"depths: [6]\nmethods: [pc]\nsettings:\n  - {ROW_6}\ntraining: {{epochs: 2}}\n")
+    for folder in (root, tmp_path):  # the reference is that of the folder, else of the checkout
+        monkeypatch.chdir(folder)
+        found = configuration.load(path)
+        assert (found["depths"], found["methods"], found["seeds"]) == ([6], ["pc"], paper["seeds"])
+        assert found["training"] == {**paper["training"], "epochs": 2}
+        assert {row["depth"]: row["steps"] for row in found["settings"]} == {
+            6: 20,
+            **{row["depth"]: row["steps"] for row in paper["settings"]},
+        }
+        assert {run.spec.network.depth for run in runs.table_runs(found)} == {6}
+
+
+def test_a_row_of_a_part_replaces_that_of_its_depth(paper, tmp_path):
+    path = write(tmp_path, "settings:\n  - " + ROW_6.replace("6,", "8,", 1))
+    rows = {row["depth"]: row for row in configuration.load(path)["settings"]}
+    assert rows[8]["steps"] == 20
+    assert sorted(rows) == paper["depths"]
+
+
+def test_the_reference_of_the_folder_counts(paper, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({**paper, "seeds": [7]}), encoding="utf-8")
+    assert configuration.load(write(tmp_path, "depths: [4]"))["seeds"] == [7]
+    assert configuration.load("config.yaml")["seeds"] == [7]
+
+
+def test_a_whole_configuration_stays_as_it_is(paper):
+    from highways.config_files import completed
+
+    assert completed(paper) == paper
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"
+    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("depths: [4]\nseeds: [0]\ndepths: [8]\n", "line 3: the key 'depths' stands there twice"),
+        ("training: {epochs: 2, epochs: 3}", "the key 'epochs' stands there twice"),
+        ("depths: " + "[" * 5000 + "]" * 5000, "nested too deeply"),
+        ("depths: " + "[" * 60 + "]" * 60, "nested more than 50 levels"),
+        (BOMB, "more than 100,000 values"),
+        ("depths: &a [*a]", "nested more than 50 levels"),
+        ("seeds: [" + "9" * 5000 + "]", "cannot be read as YAML"),
+        ("seeds: [0x" + "f" * 5000 + "]", "a whole number of 20000 bits"),
+        ("experiment: 2001-13-45", "cannot be read as YAML"),
+        ("experiment: " + "a" * 5000, "experiment: "),
+        ('experiment: "paper\\n"', "experiment: "),
+        ('device: "cpu\\n"', "device: "),
+        ("? " + "k" * 1_000_000 + "\n: 1", "unknown key; allowed here: "),
+        ("depht: 1", "depht: unknown key; did you mean depths?"),
+        (f"experiment: {'k' * 1_000_000}", "experiment: "),
+        ("seeds: [" + "1, " * 50_000 + "1]", "seeds: "),
+        ("propagation: {layers: [15.0, 1.0]}", ".0 is not of type 'integer'"),
+        ("depths: [4.0]", "4.0 is not of type 'integer'"),
+        ("state_eps: 1.0e-39", "out of range of float32"),
+        ("conventions: {rms_eps: 1.0e+300}", "out of range of float32"),
+        ("depths: [10]", "depths: settings: no row for depth 10"),
+        ("strength_sweep: {depth: 10}", "strength_sweep: settings: no row for depth 10"),
+        ("propagation: {depth: 70}", "propagation: settings: no row for depth 70"),
+        (
+            "controls: {cells: [{dataset: mnist, depth: 10, seeds: [0]}]}",
+            "controls: settings: no row for depth 10",
+        ),
+        ("null", "empty"),
+        ("- 1", "no configuration"),
+    ],
+)
+def test_what_a_file_cannot_say_is_one_short_line(tmp_path, content, says):
+    with pytest.raises(SpecError) as error:
+        configuration.load(write(tmp_path, content))
+    message = str(error.value)
+    assert says in message
+    assert "mine.yaml" in message
+    assert message.isprintable()
+    assert len(message) < 1000
+
+
+def remedy(paper: dict, **entry) -> dict:
+    rule = {"name": "mine", "title": "Mine", "method": "dkp", **entry}
+    return changed(paper, remedies__rules=[rule])
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ({"set": {"seed": 5}}, "mine: set: seed is that of the cell"),
+        ({"set": {"network.depth": 5}}, "set: network.depth is that of the cell"),
+        ({"set": {"dataset": "mnist"}}, "set: dataset is that of the cell"),
+        ({"set": {"learning.lr": 0.1}}, "set: learning.lr is chosen"),
+        ({"set": {"learning.lrr": 0.1}}, "learning.lrr: no such key"),
+        ({"method": "hep", "vary": {"highway.alpha": [0.1, 1.0]}}, "vary: highway.alpha cannot be chosen"),
+        ({"vary": {"learning.lr": [0.1]}}, "vary: learning.lr cannot be chosen"),
+        ({"set": {"learning.eps": 0.1}, "vary": {"learning.eps": [0.1]}}, "under set and under vary"),
+        ({"tuned": False, "set": {"learning.eps": 0.1}}, "set not with tuned: false"),
+        ({"tuned": False, "learning_rates": [0.1]}, "learning_rates not with tuned: false"),
+        ({"method": "dfa", "set": {"highway.every": 2}}, "dfa needs feedback to every hidden layer"),
+        ({"title": "two\nlines"}, "title: "),
+    ],
+)
+def test_a_remedy_says_nothing_in_vain(paper, entry, says):
+    with pytest.raises(SpecError) as error:
+        configuration.validate(remedy(paper, **entry))
+    assert says in str(error.value)
+
+
+def test_two_entries_of_one_name_are_refused(paper):
+    twice = [paper["remedies"]["rules"][3]] * 2
+    with pytest.raises(SpecError, match=r"remedies\.rules: two entries are called 'dfa'"):
+        configuration.validate(changed(paper, remedies__rules=twice))

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from highways import optimisation
-from highways.methods import options
 from highways.network import Parameters, initialise
 from highways.spec import Learning
+from highways.specs import options
 from networks import make_spec, stream
 
 

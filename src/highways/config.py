@@ -1,5 +1,6 @@
 """The configuration of the workflow: reading and checking it, and all the runs it asks for. Imports no torch."""
 
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,14 @@ from highways.runs import Config, Run, density_runs, strength_runs, table_runs
 
 
 def load(path: str | Path) -> dict[str, Any]:
-    """Read and check a YAML configuration; SpecError names the file and the key."""
-    import yaml
+    """Read a YAML configuration, or a part of one over the reference, and check it; SpecError names the key."""
+    from highways.config_files import completed, read, reference
 
+    document, base = read(path), reference()
     try:
-        document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise SpecError(f"{path}: cannot be read as YAML ({' '.join(str(error).split())})") from None
-    try:
-        return validate(document)
+        if not isinstance(document, Mapping):
+            raise SpecError("empty" if document is None else "no configuration; it takes keys with values")
+        return validate(document if base is not None and base.samefile(path) else completed(document))
     except SpecError as error:
         raise SpecError(f"{path}: {error}") from None
 
@@ -43,7 +43,11 @@ def expand(document: Any) -> tuple[dict[str, Run], dict[str, Propagation]]:
         raise SpecError(problem)
     config: dict[str, Any] = document
     _check_names(config)
-    return all_runs(config), all_propagations(config)
+    runs = all_runs(config)
+    try:
+        return runs, all_propagations(config)
+    except SpecError as error:
+        raise SpecError(f"propagation: {error}") from None
 
 
 def _check_names(config: Config) -> None:
@@ -68,20 +72,79 @@ def _check_names(config: Config) -> None:
     for epoch in block["during_training"]["epochs"]:
         if epoch < 0:
             raise SpecError(f"propagation.during_training.epochs: {epoch} is out of range; it takes 0 or more")
+    _check_remedies(config)
+    _check_once("remedies.rules", (entry["name"] for entry in config["remedies"]["rules"]))
+    _check_once("controls.arms", (arm["name"] for arm in config["controls"]["arms"]))
+    _check_once("convention_search", (stage["name"] for stage in config["convention_search"]))
     depths = [row["depth"] for row in config["settings"]]
     for depth in depths:
         if depths.count(depth) > 1:
             raise SpecError(f"settings: two rows for depth {depth}; keep one")
 
 
+def _check_remedies(config: Config) -> None:
+    """What an entry may set: nothing that its place says, and nothing that would be passed over in silence."""
+    for entry in config["remedies"]["rules"]:
+        where = f"remedies.rules: {entry['name']}"
+        given = {key: entry[key] for key in ("set", "vary", "learning_rates") if key in entry}
+        if not entry.get("tuned", True) and given:
+            raise SpecError(
+                f"{where}: {', '.join(given)} not with tuned: false, which takes the runs of the paper's table"
+            )
+        for key in entry.get("set", {}):
+            if key in _PLACED:
+                raise SpecError(f"{where}: set: {key} {_PLACED[key]}")
+        for key in entry.get("vary", {}):
+            if not key.startswith(("learning.", "rule.")) or key == "learning.lr":
+                raise SpecError(
+                    f"{where}: vary: {key} cannot be chosen; it takes a key of learning or rule, lr aside"
+                )
+            if key in entry.get("set", {}):
+                raise SpecError(f"{where}: {key} stands under set and under vary; keep one")
+
+
+# What a remedy's entry cannot set, and why.
+_PLACED = {
+    "dataset": "is that of the cell; give the entry cells",
+    "method": "is the entry's own key",
+    "network.depth": "is that of the cell; give the entry cells",
+    "seed": "is that of the cell, one for every run; give the entry cells",
+    "learning.lr": "is chosen among learning_rates; give the entry its own",
+}
+
+
+def _check_once(block: str, names: Iterable[str]) -> None:
+    """Two entries of one name would share their records."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise SpecError(f"{block}: two entries are called {name!r}; rename one")
+        seen.add(name)
+
+
+# The blocks that ask for runs, as messages call them.
+_BLOCKS: dict[str, Callable[[Config], Iterable[Run]]] = {
+    "depths": table_runs,
+    "strength_sweep": strength_runs,
+    "density_sweep": density_runs,
+    "convention_search": reading_runs,
+    "controls": control_runs,
+    "remedies": remedy_runs,
+}
+
+
 def all_runs(config: Config) -> dict[str, Run]:
-    """Every run that the configuration asks for, each once, by path; SpecError where two share a path."""
+    """Every run that the configuration asks for, each once, by path; SpecError names the block."""
     runs: dict[str, Run] = {}
-    for make in (table_runs, strength_runs, density_runs, reading_runs, control_runs, remedy_runs):
-        for run in make(config):
+    for block, make in _BLOCKS.items():
+        try:
+            made = list(make(config))
+        except SpecError as error:
+            raise SpecError(f"{block}: {error}") from None
+        for run in made:
             if runs.setdefault(run.path, run) != run:
                 raise SpecError(
-                    f"two different runs would share the record {run.path}; a method with highways has no "
-                    "learning rate in its path, so take it out of learning_rate_sweep.methods"
+                    f"{block}: two different runs would share the record {run.path}; a method with highways has "
+                    "no learning rate in its path, so take it out of learning_rate_sweep.methods"
                 )
     return runs

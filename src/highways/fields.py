@@ -11,12 +11,19 @@ from collections.abc import Mapping
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from highways.errors import UserError
+from highways.files import short
 
 T = TypeVar("T")
+_TINY, _HUGE = 2.0**-126, (2 - 2.0**-23) * 2.0**127  # the normal numbers of float32, in which a run computes
 
 
 class SpecError(UserError, ValueError):
     """A value that a specification does not allow; the message names the key, the value and the remedy."""
+
+
+def shown(value: Any) -> str:
+    """A value as a message repeats it: in one line, and in part where it is long."""
+    return short(repr(value), 100)
 
 
 def real(default: Any = dataclasses.MISSING, *, low: float, high: float = math.inf, above: bool = False) -> Any:
@@ -72,13 +79,17 @@ def _checked(value: Any, field: "dataclasses.Field[Any]", key: str) -> Any:
         hint = ""
         if kind in (float, int) and isinstance(value, str):
             hint = " (YAML reads 1e-4 as text: write 1.0e-4)"
-        raise SpecError(f"{key}: {value!r} is not allowed; it takes {meta['allowed']}{hint}")
+        raise SpecError(f"{key}: {shown(value)} is not allowed; it takes {meta['allowed']}{hint}")
     if kind in (float, int):
         inside = meta["low"] < value <= meta["high"] if meta["above"] else meta["low"] <= value <= meta["high"]
         if not (inside and math.isfinite(value)):
-            raise SpecError(f"{key}: {value!r} is out of range; it takes {meta['allowed']}")
+            raise SpecError(f"{key}: {shown(value)} is out of range; it takes {meta['allowed']}")
+        if kind is float and value and not _TINY <= abs(value) <= _HUGE:
+            raise SpecError(
+                f"{key}: {shown(value)} is out of range of float32; it takes {_TINY:.3g} to {_HUGE:.3g}"
+            )
     elif kind is str and value not in meta["options"]:
-        raise SpecError(f"{key}: {value!r} is not allowed; it takes {meta['allowed']}")
+        raise SpecError(f"{key}: {shown(value)} is not allowed; it takes {meta['allowed']}")
     return value
 
 
@@ -86,13 +97,13 @@ def from_mapping(cls: type[T], mapping: Any, where: str = "") -> T:
     """Build the dataclass `cls` from plain data; nested dataclasses are built from nested mappings."""
     if not isinstance(mapping, Mapping):
         raise SpecError(
-            f"{where or cls.__name__}: {mapping!r} is not allowed; it takes a mapping of keys to values"
+            f"{where or cls.__name__}: {shown(mapping)} is not allowed; it takes a mapping of keys to values"
         )
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     sections = _sections(cls)  # type: ignore[arg-type]
     for key in mapping:
         if key not in fields:
-            raise SpecError(f"{_join(where, str(key))}: unknown key; allowed here: {', '.join(fields)}")
+            raise SpecError(f"{_join(where, short(str(key), 60))}: unknown key; allowed here: {', '.join(fields)}")
     values: dict[str, Any] = {}
     for name, field in fields.items():
         key = _join(where, name)

@@ -1,11 +1,12 @@
 """JSON schemas of the configuration and the run record, with one-line messages."""
 
+import difflib
 from functools import cache
 from typing import Any
 
 import jsonschema
 
-from highways.files import packaged
+from highways.files import packaged, short
 
 _TEXT_HINTS = {
     "number": " (YAML reads 1e-4 as text: write 1.0e-4)",
@@ -13,9 +14,18 @@ _TEXT_HINTS = {
 }
 
 
+# To JSON schema 15.0 is an integer; as a layer or a depth it is none.
+_Validator: Any = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
+    jsonschema.Draft202012Validator,
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine(
+        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+    ),
+)
+
+
 @cache
 def _validator(name: str) -> Any:
-    return jsonschema.Draft202012Validator(packaged(f"schemas/{name}.schema.yaml"))
+    return _Validator(packaged(f"schemas/{name}.schema.yaml"))
 
 
 def first_problem(name: str, document: Any) -> str | None:
@@ -23,8 +33,20 @@ def first_problem(name: str, document: Any) -> str | None:
     problem = jsonschema.exceptions.best_match(_validator(name).iter_errors(document))
     if problem is None:
         return None
-    key = problem.json_path.removeprefix("$").removeprefix(".")
+    key = short(problem.json_path.removeprefix("$").removeprefix("."))
+    if problem.validator == "additionalProperties" and problem.validator_value is False:
+        known = list(problem.schema["properties"])
+        unknown = next(str(name) for name in problem.instance if name not in known)
+        close = difflib.get_close_matches(unknown[:100], known, n=1)
+        remedy = f"did you mean {close[0]}?" if close else f"allowed here: {', '.join(known)}"
+        return f"{key}{'.' if key else ''}{short(unknown, 60)}: unknown key; {remedy}"
     hint = ""
     if isinstance(problem.instance, str) and problem.validator == "type":
         hint = _TEXT_HINTS.get(str(problem.validator_value), "")
-    return f"{key}: {problem.message}{hint}" if key else f"{problem.message}{hint}"
+    message = _without(problem.message, repr(problem.instance))
+    return f"{key}: {message}{hint}" if key else f"{message}{hint}"
+
+
+def _without(message: str, value: str) -> str:
+    """The message, which repeats the value, with as much of it as fits in a line."""
+    return short(message.replace(value, short(value, 100)), 400)

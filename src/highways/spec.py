@@ -166,6 +166,9 @@ class RunSpec:
                 f"highway.every: {self.highway.every} leaves no hidden layer with a highway at depth "
                 f"{self.network.depth}; {remedy}"
             )
+        if self.highway is not None and not method.inference and len(self.endpoints) != self.network.depth - 1:
+            remedy = "highway.every takes 1 and conventions.highway_layers all"
+            raise SpecError(f"{self.method} needs feedback to every hidden layer: {remedy}")
 
     @property
     def endpoints(self) -> tuple[int, ...]:

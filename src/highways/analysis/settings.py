@@ -15,8 +15,8 @@ _NO_VALUE = "—"
 
 
 def settings(config: Config) -> Table:
-    """The settings of each depth beside the paper's; the notes compare those that all depths share."""
-    ours = {row["depth"]: row for row in config["settings"]}
+    """The settings of the table's depths beside the paper's; the notes compare those that all depths share."""
+    ours = {row["depth"]: row for row in config["settings"] if row["depth"] in config["depths"]}
     theirs = {row.depth: asdict(row) for row in paper.settings()}
     rows, data = [], []
     for depth in sorted({*ours, *theirs}):

@@ -16,6 +16,7 @@ from highways.cli.propagate import add_propagate, add_snapshots
 from highways.cli.report import add_report
 from highways.cli.train import add_profile, add_train
 from highways.errors import UserError
+from highways.files import short
 
 EXIT_CODES = """exit codes:
   0    done
@@ -33,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return int(options.command(options))
     except UserError as error:
-        print(f"highways: error: {error}", file=sys.stderr)
+        print(f"highways: error: {short(' '.join(str(error).split()), 2000)}", file=sys.stderr)
     except ModuleNotFoundError as error:
         what = "it comes with pip install 'highways[workflow]'; training alone needs torch and numpy only"
         print(f"highways: error: this needs {error.name}: {what}", file=sys.stderr)
@@ -50,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output, such as `head`, has had enough
         sys.stderr.close()
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
+        where = f"{short(str(error.filename), 1000)}: " if error.filename else ""
         print(f"highways: error: {where}{error.strerror or error}", file=sys.stderr)
     return 1
 

@@ -1,16 +1,16 @@
 """What the commands share."""
 
 import argparse
-import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from highways.config import load, validate
 from highways.fields import SpecError
+from highways.files import short, strict_json
 from highways.interruption import Interrupted
-from highways.runs import Config
-from highways.spec import RunSpec
+from highways.runs import Config, idle
+from highways.spec import Conventions, RunSpec
 
 
 def command(commands: Any, name: str, function: Any, summary: str, details: str = "") -> argparse.ArgumentParser:
@@ -29,7 +29,8 @@ def add_config(parser: argparse._ActionsContainer) -> None:
         "--config",
         default="config.yaml",
         metavar="FILE",
-        help="configuration: a YAML file, or JSON text (default: %(default)s)",
+        help="configuration, or a part of one that is laid over config.yaml: a YAML file, or JSON text "
+        "(default: %(default)s)",
     )
 
 
@@ -61,22 +62,43 @@ def stopped(stop: Interrupted) -> int:
 
 
 def read_config(options: argparse.Namespace) -> Config:
+    """The whole configuration of a file or a JSON text, which may hold a part of one."""
     text: str = options.config
-    if text.lstrip().startswith("{"):
-        return validate(parse_json(text, "--config"))
-    return load(text)
+    if not text.lstrip().startswith("{"):
+        return load(text)
+    from highways.config_files import completed
+
+    return validate(completed(parse_json(text, "--config")))
 
 
 def read_spec(text: str) -> RunSpec:
-    """A spec from JSON text, or from a file that holds one, or from a record."""
+    """A spec from JSON text, or from a file that holds one, or from a record.
+
+    One that is no record's says nothing in vain; those of records are as they were made.
+    """
+    where = "--spec"
     if not text.lstrip().startswith("{"):
-        text = Path(text).read_text(encoding="utf-8")
-    document = parse_json(text, "--spec")
-    return RunSpec.from_dict(document.get("spec", document) if isinstance(document, dict) else document)
+        where = short(text, 200)
+        try:
+            text = Path(text).read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise SpecError(f"{where}: should hold text, and does not") from None
+    document = parse_json(text, where)
+    if isinstance(document, dict) and "spec" in document:
+        return RunSpec.from_dict(document["spec"])
+    spec = RunSpec.from_dict(document)
+    for name in idle(spec.method):
+        if getattr(spec.conventions, name) != getattr(Conventions(), name):
+            refuse_idle(spec.method, name)
+    return spec
+
+
+def refuse_idle(method: str, convention: str) -> NoReturn:
+    raise SpecError(f"conventions.{convention}: changes nothing in a {method} run; leave it out")
 
 
 def parse_json(text: str, where: str) -> Any:
     try:
-        return json.loads(text)
+        return strict_json(text)
     except ValueError as error:
-        raise SpecError(f"{where}: not valid JSON ({error})") from None
+        raise SpecError(f"{where}: not valid JSON ({short(str(error))})") from None

@@ -2,10 +2,12 @@
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
+from highways.cli.keys import HelpKeys, closest, keys_of
 from highways.cli.shared import (
     add_config,
     add_data_dir,
@@ -14,11 +16,13 @@ from highways.cli.shared import (
     parse_json,
     read_config,
     read_spec,
+    refuse_idle,
     stopped,
 )
 from highways.fields import SpecError
+from highways.files import short, strict_json
 from highways.methods import METHODS
-from highways.runs import cell_spec
+from highways.runs import cell_spec, idle
 from highways.spec import DATASETS, RunSpec
 
 
@@ -76,6 +80,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="change a key of the specification, such as learning.lr=1e-4 (may be given again)",
     )
+    what.add_argument("--help-keys", action=HelpKeys, help="list these keys with what they take, and exit")
     what.add_argument("--selection", metavar="FILE", type=Path, help="take the settings that `select` chose")
 
 
@@ -160,18 +165,43 @@ def _spec(options: argparse.Namespace) -> RunSpec:
     missing = [name for name in ("dataset", "depth", "method") if getattr(options, name) is None]
     if missing:
         raise SpecError(f"nothing to train: give --spec, or {', '.join('--' + name for name in missing)}")
-    return cell_spec(read_config(options), options.dataset, options.depth, options.method, options.seed or 0)
+    config = read_config(options)
+    depths = sorted(row["depth"] for row in config["settings"])
+    if options.depth not in depths:
+        raise SpecError(
+            f"--depth: settings: no row for depth {options.depth}, but for {', '.join(map(str, depths))}; add one "
+            f"or take the settings of another depth, as in --depth {depths[0]} --set network.depth={options.depth}"
+        )
+    return cell_spec(config, options.dataset, options.depth, options.method, options.seed or 0)
 
 
 def _changed(spec: RunSpec, changes: list[str]) -> RunSpec:
-    """The spec with each KEY=VALUE applied; a value is JSON where it can be read as such, else text."""
+    """The spec with each KEY=VALUE applied; a value is a number or JSON where it reads as such, else text."""
     settings: dict[str, Any] = {}
+    known = keys_of(spec)
     for change in changes:
         key, equals, text = change.partition("=")
         if not equals:
-            raise SpecError(f"--set {change}: write KEY=VALUE, such as learning.lr=1e-4")
-        try:
-            settings[key] = json.loads(text)
-        except ValueError:
-            settings[key] = text
+            raise SpecError(f"--set {short(change, 100)}: write KEY=VALUE, such as learning.lr=1e-4")
+        if key not in known:
+            close = closest(key, known)
+            remedy = f"did you mean {close}? " if close else ""
+            raise SpecError(
+                f"--set {short(key, 100)}: no such key in a {spec.method} run; {remedy}"
+                "`highways train --help-keys` lists all"
+            )
+        section, _, name = key.partition(".")
+        if section == "conventions" and name in idle(spec.method):
+            refuse_idle(spec.method, name)
+        settings[key] = _value(text)
     return spec.changed(settings)
+
+
+def _value(text: str) -> Any:
+    """What a value on the command line says: .5 and 5. are numbers there, though not in JSON."""
+    if re.fullmatch(r"[+-]?(\d+\.\d*|\.\d+)([eE][+-]?\d+)?", text):
+        return float(text)
+    try:
+        return strict_json(text)
+    except ValueError:
+        return text

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from highways.arithmetic import exact_float32
 from highways.energy import Errors, Relaxed, weight_gradient
-from highways.fields import SpecError
 from highways.methods import base
 from highways.methods.base import Gradient, mean_over_batch
 from highways.methods.feedback import feedback_matrices
@@ -25,9 +24,6 @@ class Rule(base.Rule):
 
     def __init__(self, spec: RunSpec, parameters: Parameters, kernel: str) -> None:
         assert spec.highway is not None
-        if len(spec.endpoints) != spec.network.depth - 1:
-            remedy = "highway.every takes 1 and conventions.highway_layers all"
-            raise SpecError(f"dfa needs feedback to every hidden layer: {remedy}")
         v = feedback_matrices(spec, classes=parameters.w_out.shape[0])
         self.architecture = Architecture.of(spec)
         self.feedback = (-spec.highway.alpha * v.transpose(1, 2)).to(parameters.w_out.device)  # B_i^T, (L-1, C, N)
