@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from highways import record
-from highways.bundle import BundleError, choose, collect, pack
+from highways import data, record
+from highways.bundle import BundleError, Packed, choose, collect, pack
 from highways.cli import main
 from highways.runs import Run
 
@@ -71,6 +71,41 @@ def test_a_bundle_runs_with_torch_and_numpy_alone_and_comes_back(runs, unpacked,
     assert set(collect(unpacked, runs, tmp_path / "runs").values()) == {"left: there is one already"}
     with pytest.raises(BundleError, match="no unfinished run"):
         pack(choose(runs.values(), tmp_path / "runs", tmp_path), None, tmp_path / "again.tar.gz")
+
+
+@pytest.fixture
+def linked(tiny, tmp_path, monkeypatch):
+    """A run on a data set whose files are links; their folder, and what a link points to."""
+    folder, store = tmp_path / "data/MNIST/raw", tmp_path / "store"
+    folder.mkdir(parents=True)
+    store.mkdir()
+    for file in data.SOURCES["mnist"].md5:
+        (store / file).write_bytes(file.encode())
+        (folder / file).symlink_to(store / file)
+    monkeypatch.setattr(data, "verify", lambda *_: {})
+    return Packed({"trial/0": replace(tiny("hep"), dataset="mnist")}, ()), tmp_path / "data", store
+
+
+def test_a_bundle_packs_what_links_point_to(linked, tmp_path):
+    packed, folder, _ = linked
+    out = tmp_path / "bundle.tar.gz"
+    pack(packed, str(folder), out)
+    with tarfile.open(out) as archive:
+        assert all(entry.isreg() for entry in archive)
+        for file in data.SOURCES["mnist"].md5:
+            content = archive.extractfile(f"highways-bundle/data/MNIST/raw/{file}")
+            assert content.read() == file.encode()
+
+
+def test_what_is_no_file_is_not_packed(linked, tmp_path, monkeypatch):
+    packed, folder, _ = linked
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "module.py").symlink_to(tmp_path / "absent.py")
+    monkeypatch.setattr("highways.bundle.PACKAGE", package)
+    with pytest.raises(BundleError, match=r"module\.py: not a file, or a link to none"):
+        pack(packed, str(folder), tmp_path / "bundle.tar.gz")
+    assert not list(tmp_path.glob("*.tar.gz*"))
 
 
 def test_a_run_without_a_chosen_rate_waits(runs, tmp_path):

@@ -7,6 +7,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -75,6 +76,22 @@ def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Fakes:
     monkeypatch.setattr(data, "DEBIAN_FASHION_MNIST", tmp_path / "debian")
     monkeypatch.chdir(tmp_path)
     return arrays
+
+
+def test_a_small_file_of_many_bytes_is_not_unpacked(fakes: Fakes, tmp_path: Path) -> None:
+    """4 MB of zeros as gzip would be 4 GB in memory."""
+    folder = write(tmp_path / "data/MNIST/raw", fakes["mnist"])
+    (folder / FILES[0]).unlink()
+    with gzip.open(folder / f"{FILES[0]}.gz", "wb", compresslevel=1) as file:
+        for _ in range(200):
+            file.write(bytes(2**20))
+    tracemalloc.start()
+    try:
+        with pytest.raises(data.DataError, match=r"gz holds more than 47,040,016 bytes"):
+            data.read("mnist")
+        assert tracemalloc.get_traced_memory()[1] < 150e6
+    finally:
+        tracemalloc.stop()
 
 
 def pixels(part: data.Part, dataset: data.Dataset) -> data.Bytes:

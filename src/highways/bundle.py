@@ -111,14 +111,18 @@ def pack(packed: Packed, data_dir: str | None, out: Path) -> None:
                 assert path is not None  # it has been verified
                 sources[f"data/{data.SOURCES[name].folder}/raw/{path.name}"] = path
     for path in sorted(PACKAGE.rglob("*")):
-        if path.is_file() and not any(part in str(path) for part in _LEFT_OUT):
+        if not path.is_dir() and not any(part in str(path.relative_to(PACKAGE)) for part in _LEFT_OUT):
             sources[f"highways/{path.relative_to(PACKAGE).as_posix()}"] = path
     texts = {f"specs/{path}.json": spec.to_json() for path, spec in packed.runs.items()}
     texts |= {"run.py": _RUN, "README.txt": _HOW.format(name=_NAME)}
 
     def save(temporary: Path) -> None:
-        with tarfile.open(temporary, "w:gz", compresslevel=5) as archive:
+        with tarfile.open(temporary, "w:gz", compresslevel=5, dereference=True) as archive:
             for name, path in sources.items():
+                if not path.is_file():
+                    raise BundleError(
+                        f"{path}: not a file, or a link to none; the other machine could not read it"
+                    )
                 archive.add(path, f"{_NAME}/{name}", recursive=False)
             for name, text in texts.items():
                 content = text.encode()

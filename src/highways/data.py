@@ -24,6 +24,7 @@ EXCERPT = Path(__file__).with_name("excerpt")
 
 TRAIN_IMAGES, TRAIN_LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 TEST_IMAGES, TEST_LABELS = "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"
+LARGEST = 16 + 60_000 * 28 * 28  # bytes of a file, the training images; a small .gz may hold more than memory
 
 Bytes = NDArray[np.uint8]
 Indices = NDArray[np.int64]
@@ -238,11 +239,12 @@ def _read_file(name: str, folder: Path, file: str) -> Bytes:
     if path is None:
         raise DataError(f"{folder / file} is missing; {_by_hand(name, folder)} or {_fetch(name)}")
     try:
-        content = path.read_bytes()
-        if path.suffix == ".gz":
-            content = gzip.decompress(content)
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as opened:
+            content = opened.read(LARGEST + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise _bad_file(name, path, f"cannot be read ({error})") from error
+    if len(content) > LARGEST:
+        raise _bad_file(name, path, f"holds more than {LARGEST:,} bytes")
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != SOURCES[name].md5[file]:
         owner = next(

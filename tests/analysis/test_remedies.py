@@ -1,13 +1,15 @@
 """The remedies in tables and figures, on records of known values."""
 
 import json
+import re
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 from remedied import rules, write_all
 from shown import datum, notes
 
-from highways.analysis import remedies, remedy_figures
+from highways.analysis import remedies, remedy_figures, rendering, style
 from highways.analysis.figures import FIGURES
 from highways.analysis.tables import TABLES
 from highways.config import all_runs, validate
@@ -225,6 +227,34 @@ def test_accuracy_is_drawn_by_family_beside_bp_in_grey(config, folder, record):
     text = " ".join(" ".join(one.get_text() for one in figure.texts).split())
     assert "not run: HEP, LRA-E†" in text
     assert "n = 2 seeds" in text
+
+
+AWKWARD = r"$\frac{$ | <b>x</b> *y* `z` [a](b) $&"
+
+
+def test_a_title_is_drawn_and_written_as_it_stands(config, folder, record, tmp_path):
+    """What is markup to matplotlib, Markdown, HTML or LaTeX."""
+    entry = {"name": "dfa", "title": AWKWARD, "method": "dfa", "learning_rates": [1e-3]}
+    config = validate(rules(config, entry))
+    write_all(config, record, "dfa", 0.9)
+    for name in ("remedies", "remedy_gradients"):
+        figure = FIGURES[name](config, folder)
+        style.write(figure, tmp_path, name)
+        assert (tmp_path / f"{name}.pdf").stat().st_size > 1000
+    shown = [text for text in figure.findobj(Text) if "frac" in text.get_text()]
+    assert shown
+    for text in shown:
+        words, formula = text._preprocess_math(text.get_text())
+        assert not formula
+        assert AWKWARD.split(" [")[0] in " ".join(words.split())
+    table = TABLES["remedies"](config, folder)
+    markdown = rendering.to_markdown(table)
+    (row,) = [line for line in markdown.splitlines() if line.startswith("|") and "frac" in line]
+    heads = next(line for line in markdown.splitlines() if line.startswith("| Network"))
+    assert len(re.findall(r"(?<!\\)\|", row)) == heads.count("|")
+    assert r"\$\frac{\$ \| &lt;b>x&lt;/b> \*y\* \`z\` [a]\(b) \$&" in row
+    assert "<b>" not in markdown
+    assert "<b>" not in rendering.to_html(table)
 
 
 def test_the_bars_are_the_sample_std_and_the_scale_is_that_of_the_error(config, folder, record):

@@ -18,6 +18,8 @@ from highways.analysis.propagation_figures import TRACE_FIGURES
 from highways.analysis.propagation_tables import TRACE_TABLES
 from highways.analysis.sections import SECTIONS
 from highways.analysis.tables import TABLES
+from highways.cli import main
+from highways.propagation.plan import TABLES as TABLES_OF_TRACES
 from highways.record import RecordError
 
 ROOT = Path(__file__).parents[2]
@@ -167,6 +169,40 @@ def test_a_browser_shows_it_without_an_error_and_sorts_its_tables(made, tmp_path
     assert result["pictures"]
     assert all(result["pictures"])
     assert result["width"] <= result["window"] + 1  # nothing sticks out: tables scroll in themselves
+
+
+@pytest.mark.parametrize("artefacts", [True, False])
+def test_one_broken_trace_does_not_end_the_report(config, folder, tmp_path, artefacts, capsys):
+    traces, out = tmp_path / "traces", tmp_path / "out"
+    sources = commands.Sources(folder, traces)
+    assert report.write(config, sources, tmp_path / "whole", artefacts=artefacts) == []
+    one = TABLES_OF_TRACES["optimizer"](config)[0]
+    broken = traces / f"{one.path}.npz"
+    broken.parent.mkdir(parents=True)
+    broken.write_bytes(b"broken")
+    problems = report.write(config, sources, out, artefacts=artefacts)
+    assert any(line.startswith("table optimizer: ") and str(broken) in line for line in problems)
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert f"Could not be made: {broken}" in page
+    assert 'id="problems"' in page
+    whole = (tmp_path / "whole/report.html").read_text(encoding="utf-8")
+    assert Page(whole).ids | {"problems"} == Page(page).ids
+    assert 'id="problems"' not in whole
+    if artefacts:
+        made = {path.name for path in (out / "tables").iterdir()}
+        assert {"depth.md", "settings.md"} <= made
+        assert "optimizer.md" not in made
+
+
+def test_a_fault_of_one_figure_ends_no_report_and_the_exit_code_tells(
+    config, folder, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(report, "draw", lambda name, *_: {}[name])
+    command = ["report", "--config", json.dumps(config), "--runs", str(folder), "--traces", str(tmp_path / "none")]
+    assert main([*command, "--out", str(tmp_path / "out"), "--only-page"]) == 1
+    said = capsys.readouterr().err
+    assert "highways: could not be made: figure depth: KeyError: 'depth'" in said
+    assert (tmp_path / "out/report.html").exists()
 
 
 def test_the_readme_is_renewed_between_its_markers_only(tmp_path):

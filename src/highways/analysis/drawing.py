@@ -179,7 +179,7 @@ def between(numbers: Iterable[int]) -> str:
 
 def handle(colour: Any, label: str, **how: Any) -> Line2D:
     """An entry of a legend."""
-    return Line2D([], [], color=colour, label=label, **how)
+    return Line2D([], [], color=colour, label=style.literal(label), **how)
 
 
 def absent(cells: Mapping[str, Cell]) -> list[str]:

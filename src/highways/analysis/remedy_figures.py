@@ -187,7 +187,7 @@ def _drawn(own: Cells, depth: int) -> tuple[Remedy, Cell]:
 def _title(remedy: Remedy, cell: Cell, depth: int) -> str:
     other = "" if remedy.cell[1] == depth else f", L = {remedy.cell[1]}"
     accuracy = "" if cell.mean is None else f": {cell.mean:.1f}"
-    return textwrap.fill(f"{remedy.label}{other}{accuracy}", 28)
+    return style.literal(textwrap.fill(f"{remedy.label}{other}{accuracy}", 28))
 
 
 def _cosines(axes: Axes, remedy: Remedy, cell: Cell, folder: Path) -> set[str]:

@@ -1,6 +1,7 @@
 """A table and its four files: CSV for machines, Markdown, HTML and LaTeX for readers."""
 
 import html
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,10 +64,10 @@ def write(table: Table, folder: Path) -> None:
 
 
 def to_markdown(table: Table) -> str:
-    cells = table.frame.reset_index().astype(str)
-    body = cells.to_markdown(index=False, tablefmt="pipe", disable_numparse=True)
-    notes = "\n".join(f"- {note}" for note in table.notes)
-    return f"**{table.caption}**\n\n{body}\n\n{notes}\n"
+    cells = table.frame.reset_index().astype(str).map(_markdown_cell)
+    body = cells.rename(columns=_markdown_cell).to_markdown(index=False, tablefmt="pipe", disable_numparse=True)
+    notes = "\n".join(f"- {_markdown(note)}" for note in table.notes)
+    return f"**{_markdown(table.caption)}**\n\n{body}\n\n{notes}\n"
 
 
 def to_html(table: Table) -> str:
@@ -113,6 +114,16 @@ def _rows(table: Table) -> list[tuple[list[str], list[str]]]:
     count = table.frame.index.nlevels
     rows = table.frame.reset_index().astype(str).to_numpy().tolist()
     return [(row[:count], row[count:]) for row in rows]
+
+
+def _markdown(text: str) -> str:
+    """Text in which no HTML and no formula begins; what stands between backticks is code."""
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text).replace("$", r"\$")
+
+
+def _markdown_cell(text: str) -> str:
+    """The same without any other markup, and without an end of the cell."""
+    return re.sub(r"[`*|]|(?<=\])\(", r"\\\g<0>", _markdown(str(text)))
 
 
 def _html(text: str) -> str:

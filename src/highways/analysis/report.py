@@ -1,9 +1,10 @@
 """One page that says whether the paper holds, and on what evidence; made from records and traces alone."""
 
 import base64
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -15,40 +16,57 @@ from highways.analysis.drawing import NothingRun
 from highways.analysis.notes import DATASET_TITLES, plain
 from highways.analysis.sections import SECTIONS, Item
 from highways.config import all_runs
-from highways.files import write_text
+from highways.errors import UserError
+from highways.files import short, write_text
 from highways.methods import METHODS
 from highways.record import RecordError
 from highways.runs import Config
+from highways.spec import Conventions
 
+T = TypeVar("T")
 _START, _END = "<!-- results: start -->", "<!-- results: end -->"
 
 
 @dataclass(frozen=True)
 class Shown:
-    """An item with what the page shows: HTML of a table, an embedded picture, or neither where nothing was run."""
+    """An item with what the page shows: HTML of a table, an embedded picture, or neither where nothing was run.
+
+    problem: why it could not be made.
+    """
 
     item: Item
     html: str = ""
     picture: str = ""
+    problem: str = ""
 
 
-def write(config: Config, sources: Sources, out: Path, *, artefacts: bool = True) -> None:
-    """Write the verdict and the page below `out`, and with `artefacts` every table and figure that can be made."""
-    judged = verdict.judge(config, sources.runs, sources.traces)
-    document = verdict.document(config, judged, predictions.judge(config, sources.runs))
-    verdict.write(out / "verdict.json", document)
-    rendering.write(verdict.table(config, judged), out / "tables")
+def write(config: Config, sources: Sources, out: Path, *, artefacts: bool = True) -> list[str]:
+    """Write the verdict and the page below `out`, and with `artefacts` every table and figure that can be made.
+
+    Returns what could not be made, a line each; the page has these lines too.
+    """
+    problems: list[str] = []
+
+    def tried(what: str, make: Callable[[], list[T]]) -> list[T]:
+        try:
+            return make()
+        except Exception as error:  # whatever is broken, the rest is worth having
+            problems.append(f"{what}: {_reason(error)}")
+            return []
+
+    judged = tried("verdict", lambda: verdict.judge(config, sources.runs, sources.traces))
+    predicted = tried("predictions", lambda: predictions.judge(config, sources.runs))
+    document = verdict.document(config, judged, predicted)
+    if not problems:
+        verdict.write(out / "verdict.json", document)
+        rendering.write(verdict.table(config, judged), out / "tables")
     sections = {
         heading: [_shown(item, config, sources, out if artefacts else None) for item in items]
         for heading, items in SECTIONS.items()
     }
-    runs = all_runs(config)
-    records = costs.read_all(runs, sources.runs)
-    appendix = [
-        costs.cost_table(runs, records),
-        costs.provenance_table(records),
-        costs.missing(runs, records),
-    ]
+    shown = [one for items in sections.values() for one in items]
+    problems += [f"{one.item.kind} {one.item.name}: {one.problem}" for one in shown if one.problem]
+    appendix = tried("cost and provenance", lambda: _appendix(config, sources))
     environment = Environment(
         loader=PackageLoader("highways.analysis", "."),
         autoescape=True,
@@ -58,6 +76,7 @@ def write(config: Config, sources: Sources, out: Path, *, artefacts: bool = True
     )
     page = environment.get_template("report.html.j2").render(
         version=__version__,
+        problems=problems,
         counts=document["counts"],
         claims=judged,
         method=verdict.METHOD,
@@ -68,18 +87,37 @@ def write(config: Config, sources: Sources, out: Path, *, artefacts: bool = True
         guesses=_guesses(config),
     )
     write_text(out / "report.html", page)
+    return problems
+
+
+def _appendix(config: Config, sources: Sources) -> list[rendering.Table]:
+    runs = all_runs(config)
+    records = costs.read_all(runs, sources.runs)
+    return [costs.cost_table(runs, records), costs.provenance_table(records), costs.missing(runs, records)]
+
+
+def _reason(error: Exception) -> str:
+    """In one line, why something could not be made."""
+    kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+    return kind + short(" ".join(str(error).split()))
 
 
 def _shown(item: Item, config: Config, sources: Sources, out: Path | None) -> Shown:
+    try:
+        return _made(item, config, sources, out)
+    except NothingRun:
+        return Shown(item)
+    except Exception as error:  # as above
+        return Shown(item, problem=_reason(error))
+
+
+def _made(item: Item, config: Config, sources: Sources, out: Path | None) -> Shown:
     if item.kind == "table":
         table = make_table(item.name, config, sources)
         if out is not None:
             rendering.write(table, out / "tables")
         return Shown(item, html=rendering.to_html(table))
-    try:
-        figure = draw(item.name, config, sources)
-    except NothingRun:
-        return Shown(item)
+    figure = draw(item.name, config, sources)
     if out is None:
         picture = style.png(figure)
     else:
@@ -91,8 +129,9 @@ def _shown(item: Item, config: Config, sources: Sources, out: Path | None) -> Sh
 def _guesses(config: Config) -> list[dict[str, str]]:
     """What the paper leaves open, with our value."""
     rows = []
+    conventions = asdict(Conventions(**config["conventions"]))  # with the defaults of those that are left out
     for point in paper.open_points():
-        value: Any = config
+        value: Any = {**config, "conventions": conventions}
         for key in point["key"].split("."):
             value = value[key]
         ours = "; ".join(plain(row) for row in value) if point["key"] == "exceptions" else plain(value)

@@ -69,6 +69,11 @@ def journal() -> Iterator[None]:
         yield
 
 
+def literal(text: str) -> str:
+    """Text as it stands: to matplotlib what two dollar signs enclose is a formula."""
+    return text.replace("$", r"\$")
+
+
 def finish(figure: Figure, lines: list[str]) -> None:
     """Add lines of small text below the plot, with the height that they need, and settle the layout."""
     width, height = figure.get_size_inches()
@@ -78,7 +83,13 @@ def finish(figure: Figure, lines: list[str]) -> None:
     figure.set_size_inches(width, height + extra)
     share = extra / (height + extra)
     figure.text(
-        0.01, share * 0.9, "\n".join(text), fontsize=_NOTE_SIZE, color=REFERENCE, va="top", linespacing=1.3
+        0.01,
+        share * 0.9,
+        literal("\n".join(text)),
+        fontsize=_NOTE_SIZE,
+        color=REFERENCE,
+        va="top",
+        linespacing=1.3,
     )
     # Laid out once: a second layout, started from the first, differs in the last digits and so in the bytes.
     ConstrainedLayoutEngine(rect=(0, share, 1, 1 - share)).execute(figure)

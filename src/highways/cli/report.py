@@ -34,7 +34,8 @@ def add_report(commands: Any) -> None:
         "report",
         _report,
         "write every table and figure that can be made, the verdict and one page with all of it",
-        "From records and traces alone: nothing is trained. What was not run says so.",
+        "From records and traces alone: nothing is trained. What was not run says so.\n"
+        "Exit code 1 where something could not be made, such as from a broken trace; the rest is made.",
     )
     report.add_argument("--out", type=Path, default=Path("results"), metavar="FOLDER", help="default: %(default)s")
     report.add_argument("--only-page", action="store_true", help="the verdict and the page; no tables, no figures")
@@ -77,8 +78,10 @@ def _report(options: argparse.Namespace) -> int:
 
     config = read_config(options)
     sources = commands.Sources(options.runs, options.traces)
-    report.write(config, sources, options.out, artefacts=not options.only_page)
+    problems = report.write(config, sources, options.out, artefacts=not options.only_page)
     if options.readme is not None:
         report.update_readme(options.readme, report.readme_block(config, options.runs))
+    for line in problems:
+        print(f"highways: could not be made: {line}", file=sys.stderr)
     print(options.out / "report.html", file=sys.stderr)
-    return 0
+    return 1 if problems else 0
