@@ -57,6 +57,15 @@ def test_the_record_of_a_child_of_predictive_coding_names_the_kernel(copy, tiny)
     assert json.loads(out.read_text(encoding="utf-8"))["provenance"]["kernel"] == "batched"
 
 
+def test_its_relaxation_is_not_traced_under_another_name(copy, root):
+    words = ["--method", "ipc", "--config", str(root / "config.yaml"), "--depth", "8", "--steps", "3"]
+    said = run(copy, "-m", "highways", "propagate", *words, "--out", str(copy / "trace.npz"))
+    assert said.returncode == 1
+    (line,) = said.stderr.splitlines()
+    assert "how 'ipc' relaxes is not known here; it takes pc, hep" in line
+    assert not (copy / "trace.npz").exists()
+
+
 def test_a_method_without_a_cost_is_refused_when_the_configuration_is_read(copy, root, tmp_path):
     folder = tmp_path / "free"
     shutil.copytree(copy, folder)

@@ -29,8 +29,8 @@ def per_layer(spec: RunSpec, rule: Rule, parameters: Parameters, x: Tensor, y: T
         "weight_gradient_norm": [finite(matrix.double().norm().item()) for matrix in matrices],
         "backprop_cosine": _cosines(matrices, true),
     }
-    if gradient.first is not None:
-        steps = [-matrix for matrix in gradient.first.matrices()]
+    if gradient.preliminary_step is not None:
+        steps = [-matrix for matrix in gradient.preliminary_step.matrices()]
         found |= {"first_backprop_cosine": _cosines(steps, true), "first_cosine": _cosines(steps, matrices)}
     return found
 

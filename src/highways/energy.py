@@ -10,6 +10,7 @@ Shapes: states z (L-1, B, N) stack z_1..z_{L-1}; x (B, D); y (B, C) one-hot. Eve
 the batch appear only in the gradient of the weights, and reductions (mean or sum) are the caller's.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -18,12 +19,13 @@ from torch import Tensor
 from highways.network import (
     Architecture,
     Encoding,
+    ParameterGradient,
     Parameters,
+    climb,
     encode,
     encode_transposed,
-    first_prediction,
     output_error,
-    phi,
+    prediction_of,
     times_phi_prime,
 )
 
@@ -100,11 +102,7 @@ def hidden_product(h: Tensor, parameters: Parameters) -> Tensor:
 def predict(parameters: Parameters, z: Tensor, mu_1: Tensor, architecture: Architecture) -> Predictions:
     """Predictions of all layers from the same-time states z; mu_1 does not change, since the input is clamped."""
     hidden = encode(z[:-1], parameters.hidden_gain, architecture)
-    mu = hidden_product(hidden.h, parameters)
-    if architecture.activates_prediction:
-        mu = phi(mu, architecture)
-    if architecture.skips:
-        mu = mu + z[:-1]
+    mu = prediction_of(hidden_product(hidden.h, parameters), z[:-1], architecture)
     output = encode(z[-1], parameters.output_gain, architecture)
     logits = torch.nn.functional.linear(output.h, parameters.w_out, parameters.b_out)
     return Predictions(torch.cat([mu_1.unsqueeze(0), mu]), logits, hidden, output)
@@ -118,23 +116,18 @@ def initial_states(parameters: Parameters, x: Tensor, architecture: Architecture
     batch of layers, so the batched prediction is then repeated until it reproduces itself; layer l is fixed
     after at most l repetitions, and usually the first one changes nothing.
     """
-    mu = [first_prediction(parameters, x, architecture)]
-    gain = parameters.hidden_gain
-    for layer in range(parameters.depth - 2):
-        one = Parameters(
-            parameters.w_in,
-            parameters.w_hidden[layer : layer + 1],
-            parameters.w_out,
-            parameters.gain,
-            b_hidden=None if parameters.b_hidden is None else parameters.b_hidden[layer : layer + 1],
-        )
-        own = None if gain is None else gain[layer : layer + 1]
-        a = hidden_product(encode(mu[-1].unsqueeze(0), own, architecture).h, one)[0]
-        a = phi(a, architecture) if architecture.activates_prediction else a
-        mu.append(a + mu[-1] if architecture.skips else a)
-    z = torch.stack(mu)
+
+    def multiply(layer: int, h: Tensor) -> Tensor:
+        row = slice(layer - 1, layer)
+        biases = None if parameters.b_hidden is None else parameters.b_hidden[row]
+        return hidden_product(
+            h.unsqueeze(0), replace(parameters, w_hidden=parameters.w_hidden[row], b_hidden=biases)
+        )[0]
+
+    z = torch.stack([layer.state for layer in climb(parameters, x, architecture, multiply=multiply)])
+    mu_1 = z[0]
     for _ in range(parameters.depth):
-        predicted = predict(parameters, z, mu[0], architecture).mu
+        predicted = predict(parameters, z, mu_1, architecture).mu
         if torch.equal(predicted, z):
             break
         z = predicted
@@ -176,7 +169,9 @@ def state_gradient(
     return gradient
 
 
-def weight_gradient(parameters: Parameters, x: Tensor, relaxed: Relaxed, architecture: Architecture) -> Parameters:
+def weight_gradient(
+    parameters: Parameters, x: Tensor, relaxed: Relaxed, architecture: Architecture
+) -> ParameterGradient:
     """dE/dW_l, dE/dgamma_l and dE/db_l, summed over the batch, shaped like the parameters.
 
     Local: the highway does not appear in it (Eq. W_update).
@@ -189,7 +184,7 @@ def weight_gradient(parameters: Parameters, x: Tensor, relaxed: Relaxed, archite
 
 def outer_products(
     parameters: Parameters, x: Tensor, z: Tensor, g: Errors, architecture: Architecture
-) -> Parameters:
+) -> ParameterGradient:
     """-g_{l+1} h_l^T of every matrix, and the same for gains and biases, summed over the batch.
 
     g is on what the matrices give, before phi.
@@ -207,7 +202,7 @@ def outer_products(
     biases = {}
     if parameters.b_in is not None:
         biases = {"b_in": -g_in.sum(0), "b_hidden": -g_hidden.sum(1), "b_out": -g_out.sum(0)}
-    return Parameters(
+    return ParameterGradient(
         w_in=-(g_in.T @ x),
         w_hidden=-torch.bmm(g_hidden.transpose(1, 2), hidden.h),
         w_out=-(g_out.T @ output.h),

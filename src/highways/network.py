@@ -5,6 +5,7 @@ W_l maps layer l to l+1 for l = 0..L-1. The L-2 hidden matrices have one shape a
 batched product serves all layers.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -45,7 +46,7 @@ class Architecture:
 
 @dataclass
 class Parameters:
-    """The weights of a network, or anything shaped like them (gradients).
+    """The weights of a network.
 
     w_in (N, D), w_hidden (L-2, N, N), w_out (C, N): W_0, W_1..W_{L-2}, W_{L-1}.
     gain (L-2 or L-1, N): gamma of the normalised states, from z_1 upwards; no rows where nothing is normalised.
@@ -64,6 +65,10 @@ class Parameters:
         """The tensors that exist, by field name."""
         pairs = ((field.name, getattr(self, field.name)) for field in fields(self))
         return {name: tensor for name, tensor in pairs if tensor is not None}
+
+    def detached(self) -> "Parameters":
+        """The same numbers, out of autograd's sight."""
+        return Parameters(**{name: tensor.detach() for name, tensor in self.named().items()})
 
     def clone(self) -> "Parameters":
         return Parameters(**{name: tensor.detach().clone() for name, tensor in self.named().items()})
@@ -109,6 +114,10 @@ def scales(spec: RunSpec, inputs: int) -> dict[str, float]:
     `Parameters` hold a W, what a state is multiplied with, where W is what the method draws and learns.
     """
     return spec.parametrisation.scales(spec.network.depth, spec.network.width, inputs)
+
+
+# What a step on the parameters descends has their shapes.
+ParameterGradient = Parameters
 
 
 def field_of(layer: int, depth: int) -> str:
@@ -212,8 +221,7 @@ def encode_transposed(
 
 def first_prediction(parameters: Parameters, x: Tensor, architecture: Architecture) -> Tensor:
     """mu_1, (B, N), from the clamped input x, (B, D), which is neither normalised nor passed through phi."""
-    mu = torch.nn.functional.linear(x, parameters.w_in, parameters.b_in)
-    return phi(mu, architecture) if architecture.activates_prediction else mu
+    return activated(torch.nn.functional.linear(x, parameters.w_in, parameters.b_in), architecture)
 
 
 def output_prediction(parameters: Parameters, z: Tensor, architecture: Architecture) -> Tensor:
@@ -222,20 +230,61 @@ def output_prediction(parameters: Parameters, z: Tensor, architecture: Architect
     return torch.nn.functional.linear(h, parameters.w_out, parameters.b_out)
 
 
+class Layer(NamedTuple):
+    """One hidden layer of a forward pass, each (B, N): the product W h + b, the prediction mu that it makes, the
+    state mu + e, and its encoding.
+    """
+
+    product: Tensor
+    prediction: Tensor
+    state: Tensor
+    encoding: Encoding
+
+
+def climb(
+    parameters: Parameters,
+    x: Tensor,
+    architecture: Architecture,
+    errors: Tensor | None = None,
+    multiply: Callable[[int, Tensor], Tensor] | None = None,
+) -> Iterator[Layer]:
+    """The forward pass from x (B, D), hidden layer by hidden layer, with errors (L-1, B, N) added on the way.
+
+    multiply: from a hidden matrix's number l = 1..L-2 and h_l, (B, N), to W_l h_l + b_l; torch's by default.
+    """
+    matrices, gains, biases = parameters.matrices(), parameters.gains(), parameters.biases()
+
+    def linear(layer: int, h: Tensor) -> Tensor:
+        return torch.nn.functional.linear(h, matrices[layer], biases[layer])
+
+    product = linear(0, x)
+    prediction = activated(product, architecture)
+    for layer, gain in enumerate(gains, start=1):
+        state = prediction if errors is None else prediction + errors[layer - 1]
+        encoding = encode(state, gain, architecture)
+        yield Layer(product, prediction, state, encoding)
+        if layer < len(gains):
+            product = (multiply or linear)(layer, encoding.h)
+            prediction = prediction_of(product, state, architecture)
+
+
+def activated(product: Tensor, architecture: Architecture) -> Tensor:
+    """phi of the product, in a reading where phi stands after the matrix."""
+    return phi(product, architecture) if architecture.activates_prediction else product
+
+
+def prediction_of(product: Tensor, below: Tensor, architecture: Architecture) -> Tensor:
+    """mu_{l+1} of a hidden matrix, from W_l h(z_l) + b_l and the state z_l below; any leading dimensions."""
+    mu = activated(product, architecture)
+    return mu + below if architecture.skips else mu
+
+
 def sweep(parameters: Parameters, x: Tensor, architecture: Architecture) -> tuple[list[Tensor], Tensor]:
     """A plain forward sweep: the predictions mu_1..mu_{L-1}, each (B, N), and the logits mu_L, (B, C)."""
-    mu = first_prediction(parameters, x, architecture)
-    states = [mu]
-    hidden = zip(parameters.w_hidden.unbind(), parameters.gains(), parameters.biases()[1:], strict=False)
-    for weight, gain, bias in hidden:
-        below = mu
-        mu = torch.nn.functional.linear(encode(below, gain, architecture).h, weight, bias)
-        if architecture.activates_prediction:
-            mu = phi(mu, architecture)
-        if architecture.skips:
-            mu = mu + below
-        states.append(mu)
-    return states, output_prediction(parameters, mu, architecture)
+    states = []
+    for layer in climb(parameters, x, architecture):
+        states.append(layer.state)
+    return states, torch.nn.functional.linear(layer.encoding.h, parameters.w_out, parameters.b_out)
 
 
 def output_error(y: Tensor, logits: Tensor, architecture: Architecture) -> Tensor:

@@ -112,13 +112,13 @@ def test_weights_move_first_and_the_feedback_after_them(method: str, rule: dict[
     learner, parameters, weights = problem.rule(), problem.parameters, problem.parameters.clone()
     psi = [tensor.clone() for tensor in learner.learned.tensors]
     gradient = learner.gradient(parameters, problem.x, problem.y)
-    assert (gradient.first is not None) == (method == "dkp_pc")
+    assert (gradient.preliminary_step is not None) == (method == "dkp_pc")
     calls = []
 
     def descend() -> None:
         calls.append(1)
         for name, tensor in parameters.named().items():
-            change = 0 if gradient.first is None else gradient.first.named()[name]
+            change = 0 if gradient.preliminary_step is None else gradient.preliminary_step.named()[name]
             torch.testing.assert_close(tensor, weights.named()[name] + change, rtol=0, atol=0)
         for tensor, start in zip(learner.learned.tensors, psi, strict=True):
             assert torch.equal(tensor, start)

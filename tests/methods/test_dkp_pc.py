@@ -35,8 +35,8 @@ def test_dkp_pc_is_a_direct_step_then_predictive_coding_from_the_old_states(
         for parameter in (*network.linears[-1].parameters(), *network.norms.parameters()):
             parameter.grad = torch.zeros_like(parameter)
     gradient = learner.gradient(problem.parameters, problem.x, problem.y)
-    assert gradient.first is not None
-    assert_gradients_match(gradient.first, network, atol=1e-14)
+    assert gradient.preliminary_step is not None
+    assert_gradients_match(gradient.preliminary_step, network, atol=1e-14)
 
     with torch.no_grad():
         for parameter in network.parameters():
@@ -68,7 +68,7 @@ def test_after_the_direct_step_errors_point_against_the_feedback() -> None:
     problem = linear_problem("dkp_pc", batch=1, first_lr=eta, steps=0)
     (psi,) = (learner := problem.rule()).learned.tensors
     gradient = learner.gradient(problem.parameters, problem.x, problem.y)
-    assert gradient.first is not None
+    assert gradient.preliminary_step is not None
     below, squares = problem.x, []
     for matrix in problem.parameters.matrices():
         squares.append(below.square().sum().item())
@@ -78,7 +78,7 @@ def test_after_the_direct_step_errors_point_against_the_feedback() -> None:
     for i in range(1, 5):
         expected = -eta * squares[i - 1] * output @ psi[i - 1].T
         torch.testing.assert_close(gradient.errors.hidden[i - 1], expected, rtol=0, atol=1e-15)
-    first, last = gradient.first.matrices(), gradient.weights.matrices()
+    first, last = gradient.preliminary_step.matrices(), gradient.weights.matrices()
     for layer in range(4):
         assert first[layer].abs().max() > 1e-5
         torch.testing.assert_close(-last[layer], -squares[layer] * first[layer], rtol=0, atol=1e-15)
@@ -99,6 +99,6 @@ def test_dkp_pc_without_feedback_is_predictive_coding(reading: dict[str, Any], p
     ours = learner.gradient(problem.parameters, problem.x, problem.y)
     for name, tensor in theirs.weights.named().items():
         torch.testing.assert_close(ours.weights.named()[name], tensor, rtol=0, atol=1e-14)
-        assert not ours.first.named()[name].any()
+        assert not ours.preliminary_step.named()[name].any()
     torch.testing.assert_close(ours.errors.hidden, theirs.errors.hidden, rtol=0, atol=1e-14)
     torch.testing.assert_close(ours.errors.output, theirs.errors.output, rtol=0, atol=1e-14)

@@ -1,15 +1,22 @@
 """What every learning rule keeps to, whichever it is."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
 
 from highways import methods
-from highways.methods import METHODS
-from highways.network import feedforward, initialise
+from highways.energy import Errors, predict
+from highways.methods import METHODS, base
+from highways.methods.sweeps import downwards, upwards
+from highways.network import Architecture, Parameters, feedforward, initialise
 from networks import (
     CLASSES,
     make_problem,
     make_spec,
+    stream,
 )
 from rules import DEPTHS, ROUNDING, make_backprop
 
@@ -69,3 +76,72 @@ def test_every_registered_method_has_a_rule_that_runs_on_a_fresh_network() -> No
         x, y = torch.ones(2, 5).double(), torch.eye(CLASSES).double()[:2]
         gradient = methods.rule(name)(spec, parameters, "batched").gradient(parameters, x, y)
         assert all(tensor.isfinite().all() for tensor in gradient.weights.named().values())
+
+
+class Attached(base.Rule):
+    """A rule that leaves all to the base class: a sum over the batch, with autograd on it."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[bool, str]] = []
+
+    def batch_gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int) -> base.Gradient:
+        self.seen.append((torch.is_grad_enabled(), torch.backends.cuda.matmul.fp32_precision))
+        with torch.enable_grad():
+            leaves = {name: tensor.clone().requires_grad_() for name, tensor in parameters.named().items()}
+            sums = Parameters(**{name: leaf * (update + 6) for name, leaf in leaves.items()})
+            output = leaves["w_out"].sum() * y
+            return base.Gradient(sums, output, Errors(output.unsqueeze(0), output))
+
+
+def test_the_base_class_takes_the_mean_and_leaves_no_graph() -> None:
+    problem, rule = make_problem(batch=3), Attached()
+    gradient = rule.gradient(problem.parameters, problem.x, problem.y)
+    assert rule.seen == [(False, "ieee")]
+    for name, tensor in gradient.weights.named().items():
+        assert not tensor.requires_grad
+        torch.testing.assert_close(tensor, 2 * problem.parameters.named()[name], **ROUNDING)
+    assert not any(t.requires_grad for t in (gradient.logits, *gradient.errors))
+
+
+def test_direct_feedback_takes_the_error_of_the_networks_own_loss() -> None:
+    problem = make_problem("dfa")
+    rule = problem.rule()
+    rule.architecture = replace(rule.architecture, squared=True)
+    gradient = rule.gradient(problem.parameters, problem.x, problem.y)
+    torch.testing.assert_close(gradient.errors.output, problem.y - gradient.logits, **ROUNDING)
+
+
+@pytest.mark.parametrize("activation", ["pre", "pre_norm"])
+@pytest.mark.parametrize("depth", [2, 3, 6])
+def test_sweeps_up_and_down_honour_skips(activation: str, depth: int) -> None:
+    """Against the energy's own prediction, and autograd from the loss to the errors added on the way."""
+    problem = make_problem(depth=depth, conventions={"activation": activation, "bias": True})
+    architecture = replace(problem.architecture, skips=True)
+    shape = (depth - 1, *problem.x.shape[:1], problem.spec.network.width)
+    errors = (0.3 * torch.randn(shape, generator=stream(4), dtype=torch.float64)).requires_grad_()
+    up = upwards(problem.parameters, problem.x, architecture, errors)
+    mu = predict(problem.parameters, up.states, up.predictions[0], architecture)
+    torch.testing.assert_close(up.predictions, mu.mu, **ROUNDING)
+    torch.testing.assert_close(up.logits, mu.logits, **ROUNDING)
+    torch.testing.assert_close(up.states, up.predictions + errors, **ROUNDING)
+    (slope,) = torch.autograd.grad(F.cross_entropy(up.logits, problem.y, reduction="sum"), errors)
+    output = problem.y - up.logits.softmax(-1)
+    torch.testing.assert_close(downwards(problem.parameters, up, output, architecture), -slope, **ROUNDING)
+    if depth > 2:
+        assert not torch.allclose(up.logits, upwards(problem.parameters, problem.x, problem.architecture).logits)
+
+
+def test_the_frozen_recursion_of_meta_pcn_honours_skips() -> None:
+    """At rest, after L - 1 whole steps, it is the product of Jacobians."""
+    problem = make_problem("meta_pcn", depth=6, conventions={"activation": "pre"})
+    rule = problem.rule()
+    rule.architecture = architecture = replace(rule.architecture, skips=True)
+    up = upwards(problem.parameters, problem.x, architecture)
+    output = problem.y - up.logits.softmax(-1)
+    truth = downwards(problem.parameters, up, output, architecture)
+    torch.testing.assert_close(rule.relaxed(problem.parameters, up, output), truth, **ROUNDING)
+
+
+def test_skips_stand_beside_no_nonlinearity_after_the_matrix() -> None:
+    with pytest.raises(ValueError, match="skips"):
+        Architecture("tanh", "post", False, 1e-6, skips=True)

@@ -10,9 +10,9 @@ from torch import Tensor
 from highways import energy
 from highways.fields import SpecError
 from highways.methods.feedback import feedback_matrices
-from highways.network import first_prediction
+from highways.network import first_prediction, prediction_of
 from highways.propagation import chain as networks
-from highways.propagation.chain import Chain
+from highways.propagation.chain import SingleSampleNetwork
 from highways.propagation.relaxation import kept_steps, propagate
 from highways.propagation.spec import Propagation
 from highways.spec import Conventions, Highway, Inference
@@ -33,7 +33,9 @@ def rms_norm(z: Tensor, gain: Tensor | None, eps: float) -> Tensor:
     return z if gain is None else gain * z / (z.square().mean() + eps).sqrt()
 
 
-def energy_in_words(spec: Propagation, chain: Chain, x: Tensor, y: Tensor, states: list[Tensor]) -> Tensor:
+def energy_in_words(
+    spec: Propagation, chain: SingleSampleNetwork, x: Tensor, y: Tensor, states: list[Tensor]
+) -> Tensor:
     """1/2 sum ||z_i - mu_i||^2 plus the loss, layer by layer, from the definitions of the networks."""
     p, eps = chain.parameters, spec.run.conventions.rms_eps
     phi = torch.relu if spec.run.network.phi == "relu" else torch.tanh
@@ -62,7 +64,7 @@ def energy_in_words(spec: Propagation, chain: Chain, x: Tensor, y: Tensor, state
     return total + 0.5 * (y - logits).square().sum()
 
 
-def built(spec: Propagation, x: Tensor, y: Tensor) -> tuple[Chain, Tensor]:
+def built(spec: Propagation, x: Tensor, y: Tensor) -> tuple[SingleSampleNetwork, Tensor]:
     chain = networks.build(spec, len(x), len(y))
     for name, tensor in chain.parameters.named().items():
         if name.startswith("b_") or name == "gain":  # drawn as 0 and 1, where a mistake would not show
@@ -103,8 +105,8 @@ def test_the_sweep_has_no_hidden_error_and_passes_on_the_gradient_of_the_loss(sm
                 b_hidden=None if chain.parameters.b_hidden is None else chain.parameters.b_hidden[i - 1 : i],
             )
         )
-        _, active, _ = networks._predicted(one, torch.stack([followed[-1], followed[-1]]))
-        followed.append(active[0] + (followed[-1] if chain.skip else 0.0) + offsets[i])
+        a, _ = networks._products(one, torch.stack([followed[-1], followed[-1]]))
+        followed.append(prediction_of(a, followed[-1], chain.architecture)[0] + offsets[i])
     loss = energy_in_words(spec, chain, *image, [row.detach() for row in followed[:-1]] + [followed[-1]])
     (truth,) = torch.autograd.grad(loss, offsets)
     torch.testing.assert_close(networks.carried(chain, point), -truth, **ROUNDING)
@@ -207,8 +209,8 @@ def test_networks_are_drawn_as_their_authors_define_them(small):
     stds = [weight.std().item() for weight in mupc.parameters.matrices()]
     wanted = [inputs**-0.5, *[(width * depth) ** -0.5] * (depth - 2), 1 / width]
     assert stds == pytest.approx(wanted, rel=0.12)
-    assert mupc.skip
-    assert mupc.squared
+    assert mupc.architecture.skips
+    assert mupc.architecture.squared
 
 
 def test_mupc_keeps_its_activity_over_depth(image, small):
@@ -216,7 +218,13 @@ def test_mupc_keeps_its_activity_over_depth(image, small):
     spec = small("mupc", depth=64, width=128)
     chain = networks.build(spec, 20, 10)
     top = networks.sweep(chain, image[0])[-1].square().mean().sqrt().item()
-    bare = networks.sweep(chain._replace(skip=False), image[0])[-1].square().mean().sqrt().item()
+    bare = (
+        networks.sweep(chain._replace(architecture=replace(chain.architecture, skips=False)), image[0])[-1]
+        .square()
+        .mean()
+        .sqrt()
+        .item()
+    )
     assert 0.3 < top < 3
     assert bare < 1e-50
 

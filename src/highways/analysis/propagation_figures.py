@@ -237,7 +237,8 @@ def rules(config: Config, folder: Path) -> Figure:
         "The error that each layer would learn from, untrained; relaxation by gradient descent. A rule without "
         f"it has its errors at once, by one sweep or by its own inference at its default settings. {_GREY}"
     )
-    style.finish(drawn, [note])
+    without = ", ".join(f"{METHODS[method].title} ({reason})" for method, reason in plan.left_out().items())
+    style.finish(drawn, [note, *([f"Left out: {without}."] if without else [])])
     return drawn
 
 

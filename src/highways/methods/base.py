@@ -1,12 +1,14 @@
 """What a learning rule hands to the training loop, and what it is asked for."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
+import torch
 from torch import Tensor
 
+from highways.arithmetic import exact_float32
 from highways.energy import Errors
-from highways.network import Parameters
+from highways.network import ParameterGradient, Parameters
 from highways.optimisation import AdamW, Group
 from highways.spec import Learning, RunSpec
 
@@ -14,21 +16,22 @@ from highways.spec import Learning, RunSpec
 class Gradient(NamedTuple):
     """One update's worth.
 
-    weights: what AdamW descends, a mean over the batch, shaped like the parameters.
+    weights: what AdamW descends, so +dE/dW, shaped like the parameters; a mean over the batch as a rule hands it
+        out, a sum as it computes it (`Rule.reduction`).
     logits (B, C): the feedforward prediction before any inference.
     errors: the errors that the weights learn from, for the diagnostics.
-    first: what is added to the weights before AdamW's step; None where there is no such phase.
-    feedback: what the rule's learned matrices descend, in their order.
+    preliminary_step: what is added to the weights before AdamW's step; None where there is no such phase.
+    feedback: what the rule's learned matrices descend, in their order, a mean over the batch.
     """
 
-    weights: Parameters
+    weights: ParameterGradient
     logits: Tensor
     errors: Errors
-    first: Parameters | None = None
+    preliminary_step: ParameterGradient | None = None
     feedback: tuple[Tensor, ...] = ()
 
 
-def mean_over_batch(gradient: Parameters, batch: int) -> Parameters:
+def mean_over_batch(gradient: ParameterGradient, batch: int) -> ParameterGradient:
     """The gradient divided by the size of the batch, in place."""
     for tensor in gradient.named().values():
         tensor.div_(batch)
@@ -36,8 +39,12 @@ def mean_over_batch(gradient: Parameters, batch: int) -> Parameters:
 
 
 class Rule:
-    """A learning rule: holds what a run keeps fixed and what it learns beside the weights, never the weights."""
+    """A learning rule: holds what a run keeps fixed and what it learns beside the weights, never the weights.
 
+    reduction: whether `batch_gradient` gives the `sum` over the batch or, as autograd on a mean loss, the `mean`.
+    """
+
+    reduction: ClassVar[str] = "sum"
     learned: "Learned | None" = None
 
     def __init__(self, spec: RunSpec, parameters: Parameters, kernel: str) -> None:
@@ -46,8 +53,18 @@ class Rule:
     def gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> Gradient:
         """x (B, D) images, y (B, C) one-hot targets; `update` counts the updates before this one.
 
-        Changes nothing.
+        Changes nothing. Without autograd and in exact float32, the mean over the batch.
         """
+        with torch.no_grad(), exact_float32():
+            found = self.batch_gradient(parameters, x, y, update)
+            weights = found.weights.detached()
+            if self.reduction == "sum":
+                mean_over_batch(weights, len(x))
+        errors = Errors(found.errors.hidden.detach(), found.errors.output.detach())
+        return found._replace(weights=weights, logits=found.logits.detach(), errors=errors)
+
+    def batch_gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int) -> Gradient:
+        """What a rule defines: its gradient on a batch, under `reduction`, in new tensors."""
         raise NotImplementedError
 
     def step(self, parameters: Parameters, gradient: Gradient, lr: float, descend: Callable[[], None]) -> None:

@@ -10,12 +10,11 @@ is broadcast, and the gain of a layer uses the transposed matrix above it, as in
 import torch
 from torch import Tensor
 
-from highways.arithmetic import exact_float32
 from highways.energy import Errors, Relaxed, weight_gradient
 from highways.methods import base
-from highways.methods.base import Gradient, mean_over_batch
+from highways.methods.base import Gradient
 from highways.methods.feedback import feedback_matrices
-from highways.network import Architecture, Parameters, sweep
+from highways.network import Architecture, Parameters, output_error, sweep
 from highways.spec import RunSpec
 
 
@@ -28,11 +27,9 @@ class Rule(base.Rule):
         self.architecture = Architecture.of(spec)
         self.feedback = (-spec.highway.alpha * v.transpose(1, 2)).to(parameters.w_out.device)  # B_i^T, (L-1, C, N)
 
-    @torch.no_grad()
-    def gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> Gradient:
-        with exact_float32():
-            states, logits = sweep(parameters, x, self.architecture)
-            z, output = torch.stack(states), y - logits.softmax(-1)
-            errors = Errors(torch.matmul(output, self.feedback), output)
-            weights = weight_gradient(parameters, x, Relaxed(z, z, errors), self.architecture)
-        return Gradient(mean_over_batch(weights, x.shape[0]), logits, errors)
+    def batch_gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int) -> Gradient:
+        states, logits = sweep(parameters, x, self.architecture)
+        z, output = torch.stack(states), output_error(y, logits, self.architecture)
+        errors = Errors(torch.matmul(output, self.feedback), output)
+        weights = weight_gradient(parameters, x, Relaxed(z, z, errors), self.architecture)
+        return Gradient(weights, logits, errors)

@@ -13,10 +13,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from highways.arithmetic import exact_float32
 from highways.energy import Errors, Relaxed, weight_gradient
 from highways.methods import base
-from highways.methods.base import Gradient, Learned, mean_over_batch
+from highways.methods.base import Gradient, Learned
 from highways.network import Architecture, Parameters, encode, output_error, sweep
 from highways.randomness import generator
 from highways.spec import RunSpec
@@ -51,16 +50,14 @@ class Rule(base.Rule):
         self.options, self.architecture = spec.rule, Architecture.of(spec)
         self.learned = Learned(spec.learning, feedback(spec, parameters))
 
-    @torch.no_grad()
-    def gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> Gradient:
+    def batch_gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int) -> Gradient:
         (psi,) = self.learned.tensors
-        with exact_float32():
-            states, logits = sweep(parameters, x, self.architecture)
-            z, output = torch.stack(states), output_error(y, logits, self.architecture)
-            errors = Errors(output @ psi.transpose(1, 2), output)
-            weights = weight_gradient(parameters, x, Relaxed(z, z, errors), self.architecture)
-            d_psi = feedback_gradient(parameters, z, output, self.architecture)
-        return Gradient(mean_over_batch(weights, len(x)), logits, errors, feedback=(d_psi,))
+        states, logits = sweep(parameters, x, self.architecture)
+        z, output = torch.stack(states), output_error(y, logits, self.architecture)
+        errors = Errors(output @ psi.transpose(1, 2), output)
+        weights = weight_gradient(parameters, x, Relaxed(z, z, errors), self.architecture)
+        d_psi = feedback_gradient(parameters, z, output, self.architecture)
+        return Gradient(weights, logits, errors, feedback=(d_psi,))
 
     def step(self, parameters: Parameters, gradient: Gradient, lr: float, descend: Callable[[], None]) -> None:
         descend()

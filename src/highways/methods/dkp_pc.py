@@ -14,7 +14,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from highways.arithmetic import exact_float32
 from highways.energy import Errors, Relaxed, errors, initial_states, predict, state_gradient, weight_gradient
 from highways.methods import dkp
 from highways.methods.base import Gradient, mean_over_batch
@@ -24,25 +23,21 @@ from highways.network import Parameters, first_prediction, output_error, output_
 class Rule(dkp.Rule):
     """A direct step, a little inference, and the step of predictive coding."""
 
-    @torch.no_grad()
-    def gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> Gradient:
+    def batch_gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int) -> Gradient:
         (psi,) = self.learned.tensors
-        with exact_float32():
-            z = initial_states(parameters, x, self.architecture)
-            logits = output_prediction(parameters, z[-1], self.architecture)
-            output = output_error(y, logits, self.architecture)
-            direct = Errors(output @ psi.transpose(1, 2), torch.zeros_like(output))
-            first = mean_over_batch(
-                weight_gradient(parameters, x, Relaxed(z, z, direct), self.architecture), len(x)
-            )
-            first.gain.zero_()
-            for tensor in first.named().values():
-                tensor.mul_(-self.options.first_lr)
-            after = shifted(parameters, first)
-            relaxed = self.relaxed(after, x, y, z)
-            weights = weight_gradient(after, x, relaxed, self.architecture)
-            d_psi = dkp.feedback_gradient(after, relaxed.z, relaxed.errors.output, self.architecture)
-        return Gradient(mean_over_batch(weights, len(x)), logits, relaxed.errors, first, (d_psi,))
+        z = initial_states(parameters, x, self.architecture)
+        logits = output_prediction(parameters, z[-1], self.architecture)
+        output = output_error(y, logits, self.architecture)
+        direct = Errors(output @ psi.transpose(1, 2), torch.zeros_like(output))
+        first = mean_over_batch(weight_gradient(parameters, x, Relaxed(z, z, direct), self.architecture), len(x))
+        first.gain.zero_()
+        for tensor in first.named().values():
+            tensor.mul_(-self.options.first_lr)
+        after = shifted(parameters, first)
+        relaxed = self.relaxed(after, x, y, z)
+        weights = weight_gradient(after, x, relaxed, self.architecture)
+        d_psi = dkp.feedback_gradient(after, relaxed.z, relaxed.errors.output, self.architecture)
+        return Gradient(weights, logits, relaxed.errors, first, (d_psi,))
 
     def relaxed(self, parameters: Parameters, x: Tensor, y: Tensor, z: Tensor) -> Relaxed:
         """T steps of predictive coding from the states z."""
@@ -56,9 +51,10 @@ class Rule(dkp.Rule):
         return Relaxed(z, predictions.mu, error)
 
     def step(self, parameters: Parameters, gradient: Gradient, lr: float, descend: Callable[[], None]) -> None:
-        assert gradient.first is not None
-        for tensor, change in zip(parameters.named().values(), gradient.first.named().values(), strict=True):
-            tensor.add_(change)
+        assert gradient.preliminary_step is not None
+        changes = gradient.preliminary_step.named()
+        for name, tensor in parameters.named().items():
+            tensor.add_(changes[name])
         super().step(parameters, gradient, lr, descend)
 
 

@@ -13,10 +13,9 @@ and T backward sweeps, one layer after the other.
 import torch
 from torch import Tensor
 
-from highways.arithmetic import exact_float32
 from highways.energy import Errors, Relaxed, weight_gradient
 from highways.methods import base
-from highways.methods.base import Gradient, mean_over_batch
+from highways.methods.base import Gradient
 from highways.methods.sweeps import downwards, upwards
 from highways.network import Architecture, Parameters, output_error
 from highways.spec import RunSpec
@@ -28,23 +27,19 @@ class Rule(base.Rule):
     def __init__(self, spec: RunSpec, parameters: Parameters, kernel: str) -> None:
         self.options, self.architecture = spec.rule, Architecture.of(spec)
 
-    @torch.no_grad()
     def infer(self, parameters: Parameters, x: Tensor, y: Tensor) -> tuple[Tensor, Relaxed]:
         """The logits before inference, and where it ends."""
-        with exact_float32():
-            sweep = upwards(parameters, x, self.architecture)
-            logits, errors = sweep.logits, torch.zeros_like(sweep.states)
-            for _ in range(self.options.steps):
-                output = output_error(y, sweep.logits, self.architecture)
-                carried = downwards(parameters, sweep, output, self.architecture)
-                errors = errors - self.options.step_size * (errors - carried)
-                sweep = upwards(parameters, x, self.architecture, errors)
+        sweep = upwards(parameters, x, self.architecture)
+        logits, errors = sweep.logits, torch.zeros_like(sweep.states)
+        for _ in range(self.options.steps):
             output = output_error(y, sweep.logits, self.architecture)
+            carried = downwards(parameters, sweep, output, self.architecture)
+            errors = errors - self.options.step_size * (errors - carried)
+            sweep = upwards(parameters, x, self.architecture, errors)
+        output = output_error(y, sweep.logits, self.architecture)
         return logits, Relaxed(sweep.states, sweep.predictions, Errors(errors, output))
 
-    @torch.no_grad()
-    def gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> Gradient:
+    def batch_gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int) -> Gradient:
         logits, relaxed = self.infer(parameters, x, y)
-        with exact_float32():
-            weights = weight_gradient(parameters, x, relaxed, self.architecture)
-        return Gradient(mean_over_batch(weights, len(x)), logits, relaxed.errors)
+        weights = weight_gradient(parameters, x, relaxed, self.architecture)
+        return Gradient(weights, logits, relaxed.errors)

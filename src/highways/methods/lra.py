@@ -18,10 +18,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from highways.arithmetic import exact_float32
 from highways.energy import Errors, outer_products
 from highways.methods import base
-from highways.methods.base import Gradient, Learned, mean_over_batch
+from highways.methods.base import Gradient, Learned
 from highways.methods.sweeps import Sweep, upwards
 from highways.network import Architecture, Parameters, output_error, phi
 from highways.randomness import generator
@@ -48,15 +47,13 @@ class Rule(base.Rule):
 
         self.learned = Learned(spec.learning, drawn(self.direct, classes), drawn(self.neighbour, width))
 
-    @torch.no_grad()
-    def gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> Gradient:
-        with exact_float32():
-            sweep = upwards(parameters, x, self.architecture)
-            output = output_error(y, sweep.logits, self.architecture)
-            errors = Errors(self.hidden_errors(sweep, output), output)
-            weights = outer_products(parameters, x, sweep.states, errors, self.architecture)
-            feedback = self.feedback_gradients(sweep, errors) if self.options.learned else ()
-        return Gradient(mean_over_batch(weights, len(x)), sweep.logits, errors, feedback=feedback)
+    def batch_gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int) -> Gradient:
+        sweep = upwards(parameters, x, self.architecture)
+        output = output_error(y, sweep.logits, self.architecture)
+        errors = Errors(self.hidden_errors(sweep, output), output)
+        weights = outer_products(parameters, x, sweep.states, errors, self.architecture)
+        feedback = self.feedback_gradients(sweep, errors) if self.options.learned else ()
+        return Gradient(weights, sweep.logits, errors, feedback=feedback)
 
     def hidden_errors(self, sweep: Sweep, output: Tensor) -> Tensor:
         """eps_1..eps_{L-1}, (L-1, B, N): -e_l, as eps_L = -e_L."""

@@ -15,10 +15,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from highways.arithmetic import exact_float32
 from highways.energy import Errors, Relaxed, weight_gradient
 from highways.methods import base
-from highways.methods.base import Gradient, mean_over_batch
+from highways.methods.base import Gradient
 from highways.methods.sweeps import Sweep, downwards, upwards
 from highways.network import Architecture, Parameters, encode, encode_transposed, output_error, times_phi_prime
 from highways.spec import RunSpec
@@ -31,20 +30,18 @@ class Rule(base.Rule):
         self.options, self.architecture = spec.rule, Architecture.of(spec)
         self.steps = spec.rule.steps_at(spec.network.depth)
 
-    @torch.no_grad()
-    def gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> Gradient:
-        with exact_float32():
-            sweep = upwards(parameters, x, self.architecture)
-            output = output_error(y, sweep.logits, self.architecture)
-            if self.options.step_size == 1.0 and self.steps >= parameters.depth - 1:
-                delta = downwards(parameters, sweep, output, self.architecture)
-            else:
-                delta = self.relaxed(parameters, sweep, output)
-            errors = Errors(delta, output)
-            weights = weight_gradient(
-                parameters, x, Relaxed(sweep.states, sweep.predictions, errors), self.architecture
-            )
-        return Gradient(mean_over_batch(weights, len(x)), sweep.logits, errors)
+    def batch_gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int) -> Gradient:
+        sweep = upwards(parameters, x, self.architecture)
+        output = output_error(y, sweep.logits, self.architecture)
+        if self.options.step_size == 1.0 and self.steps >= parameters.depth - 1:
+            delta = downwards(parameters, sweep, output, self.architecture)
+        else:
+            delta = self.relaxed(parameters, sweep, output)
+        errors = Errors(delta, output)
+        weights = weight_gradient(
+            parameters, x, Relaxed(sweep.states, sweep.predictions, errors), self.architecture
+        )
+        return Gradient(weights, sweep.logits, errors)
 
     def relaxed(self, parameters: Parameters, sweep: Sweep, output: Tensor) -> Tensor:
         """delta after T steps from 0, all layers at once: (L-1, B, N)."""
@@ -59,6 +56,8 @@ class Rule(base.Rule):
                 g = times_phi_prime(g, sweep.predictions[1:], architecture)
             u = torch.bmm(g, parameters.w_hidden)
             below = encode_transposed(u, hidden, parameters.hidden_gain, architecture)[0]
+            if architecture.skips:
+                below = below + delta[1:]
             delta = torch.lerp(delta, torch.cat([below, top.unsqueeze(0)]), self.options.step_size)
         return delta
 

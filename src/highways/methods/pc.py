@@ -3,14 +3,12 @@
 Local but for the transposed weights in J^T: layer l learns from its own activity and the error above it.
 """
 
-import torch
 from torch import Tensor
 
-from highways.arithmetic import exact_float32
 from highways.energy import Highways, Relaxed, Schedule, weight_gradient
 from highways.inference import relax
 from highways.methods import base
-from highways.methods.base import Gradient, mean_over_batch
+from highways.methods.base import Gradient
 from highways.network import Architecture, Parameters, output_prediction
 from highways.spec import RunSpec
 
@@ -36,10 +34,8 @@ class Rule(base.Rule):
         settings = (self.inference, self.architecture, self.conventions, self.highways(update), self.kernel)
         return relax(parameters, x, y, *settings, self.schedule)
 
-    @torch.no_grad()
-    def gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> Gradient:
+    def batch_gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int) -> Gradient:
         initial, relaxed = self.infer(parameters, x, y, update)
-        with exact_float32():
-            weights = weight_gradient(parameters, x, relaxed, self.architecture)
-            logits = output_prediction(parameters, initial[-1], self.architecture)
-        return Gradient(mean_over_batch(weights, x.shape[0]), logits, relaxed.errors)
+        weights = weight_gradient(parameters, x, relaxed, self.architecture)
+        logits = output_prediction(parameters, initial[-1], self.architecture)
+        return Gradient(weights, logits, relaxed.errors)

@@ -17,10 +17,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from highways.arithmetic import exact_float32
 from highways.energy import Errors, Relaxed, Schedule, weight_gradient
 from highways.methods import pc
-from highways.methods.base import Gradient, mean_over_batch
+from highways.methods.base import Gradient
 from highways.network import Architecture, Parameters, output_error, output_prediction
 from highways.spec import Inference, RunSpec
 from highways.specs.options import Precision
@@ -37,16 +36,14 @@ class Rule(pc.Rule):
         self.conventions = replace(spec.conventions, state_gradient="sum", initial_state="exact")
         self.schedule = Schedule(precisions(spec.rule, depth, steps).to(parameters.w_out), spec.rule.momentum)
 
-    @torch.no_grad()
-    def gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> Gradient:
+    def batch_gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int) -> Gradient:
         start, found = self.infer(parameters, x, y, update)
-        with exact_float32():
-            logits = output_prediction(parameters, start[-1], self.architecture)
-            if self.options.forward_update:
-                output = output_error(y, logits, self.architecture)
-                found = Relaxed(start, start, Errors(found.z - start, output))
-            weights = weight_gradient(parameters, x, found, self.architecture)
-        return Gradient(mean_over_batch(weights, len(x)), logits, found.errors)
+        logits = output_prediction(parameters, start[-1], self.architecture)
+        if self.options.forward_update:
+            output = output_error(y, logits, self.architecture)
+            found = Relaxed(start, start, Errors(found.z - start, output))
+        weights = weight_gradient(parameters, x, found, self.architecture)
+        return Gradient(weights, logits, found.errors)
 
 
 def precisions(options: Precision, depth: int, steps: int) -> Tensor:

@@ -9,9 +9,8 @@ from highways.network import (
     Architecture,
     Encoding,
     Parameters,
-    encode,
+    climb,
     encode_transposed,
-    phi,
     times_phi_prime,
 )
 
@@ -31,19 +30,13 @@ class Sweep(NamedTuple):
 
 def upwards(parameters: Parameters, x: Tensor, architecture: Architecture, errors: Tensor | None = None) -> Sweep:
     """A forward sweep from x (B, D), with the errors e_i, (L-1, B, N), added to the predictions on the way."""
-    matrices, gamma, biases = parameters.matrices(), parameters.gains(), parameters.biases()
-    h, states, predictions, products, encodings = x, [], [], [], []
-    for layer in range(len(matrices) - 1):
-        a = torch.nn.functional.linear(h, matrices[layer], biases[layer])
-        mu = phi(a, architecture) if architecture.activates_prediction else a
-        state = mu if errors is None else mu + errors[layer]
-        encodings.append(encode(state, gamma[layer], architecture))
-        h = encodings[-1].h
-        products.append(a)
-        predictions.append(mu)
-        states.append(state)
-    logits = torch.nn.functional.linear(h, matrices[-1], biases[-1])
-    return Sweep(torch.stack(states), torch.stack(predictions), torch.stack(products), encodings, logits)
+    layers = list(climb(parameters, x, architecture, errors))
+    states = torch.stack([layer.state for layer in layers])
+    predictions = torch.stack([layer.prediction for layer in layers])
+    products = torch.stack([layer.product for layer in layers])
+    encodings = [layer.encoding for layer in layers]
+    logits = torch.nn.functional.linear(encodings[-1].h, parameters.w_out, parameters.b_out)
+    return Sweep(states, predictions, products, encodings, logits)
 
 
 def downwards(parameters: Parameters, sweep: Sweep, output: Tensor, architecture: Architecture) -> Tensor:
@@ -52,10 +45,12 @@ def downwards(parameters: Parameters, sweep: Sweep, output: Tensor, architecture
     With eps_L = -dl/dmu_L it is -dl/ds_i.
     """
     matrices, gamma = parameters.matrices(), parameters.gains()
-    found, g = [], output
+    found: list[Tensor] = []
+    g = output
     for layer in range(len(matrices) - 1, 0, -1):
         u = g @ matrices[layer]
-        found.append(encode_transposed(u, sweep.encodings[layer - 1], gamma[layer - 1], architecture)[0])
+        carried = encode_transposed(u, sweep.encodings[layer - 1], gamma[layer - 1], architecture)[0]
+        found.append(carried + found[-1] if architecture.skips and found else carried)
         g = found[-1]
         if architecture.activates_prediction:
             g = times_phi_prime(g, sweep.predictions[layer - 1], architecture)

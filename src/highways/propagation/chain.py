@@ -2,7 +2,7 @@
 
     mu_1 = psi(W_0 x)      mu_{l+1} = psi(W_l h(z_l)) [+ z_l]      mu_L = W_{L-1} h(z_{L-1})
 
-psi is phi or nothing, h the encoding of `network.encode`, and the skip z_l that of muPC. States are (L-1, N).
+psi is phi or nothing, h the encoding of `network.encode`. States are (L-1, N).
 """
 
 from collections.abc import Callable
@@ -16,12 +16,15 @@ from highways.network import (
     Architecture,
     Encoding,
     Parameters,
+    activated,
     encode,
     encode_transposed,
     field_of,
     first_prediction,
     initialise,
+    output_error,
     phi,
+    prediction_of,
     times_phi_prime,
 )
 from highways.propagation.spec import Propagation
@@ -30,18 +33,15 @@ from highways.spec import RunSpec
 from highways.specs.options import mupc_scales
 
 
-class Chain(NamedTuple):
+class SingleSampleNetwork(NamedTuple):
     """parameters: the matrices as they multiply; no gains where nothing is normalised.
 
-    transposed: W_l^T of the hidden matrices. skip: mu_{l+1} has z_l added between hidden layers.
-    squared: the loss is 1/2 ||y - mu_L||^2, not cross-entropy.
+    transposed: W_l^T of the hidden matrices.
     """
 
     parameters: Parameters
     architecture: Architecture
     transposed: Tensor
-    skip: bool = False
-    squared: bool = False
 
     @property
     def gain(self) -> Tensor | None:
@@ -69,7 +69,7 @@ class Point(NamedTuple):
         return torch.cat([hidden, self.output_error.double().square().mean().reshape(1)]).sqrt()
 
 
-def build(spec: Propagation, inputs: int, classes: int, weights: Parameters | None = None) -> Chain:
+def build(spec: Propagation, inputs: int, classes: int, weights: Parameters | None = None) -> SingleSampleNetwork:
     """The network of a spec; `weights` are those of a trained one."""
     run = spec.run
     if spec.network == "paper":
@@ -77,11 +77,9 @@ def build(spec: Propagation, inputs: int, classes: int, weights: Parameters | No
     else:
         draw = _uniform if spec.network == "plain" else _mupc
         parameters = _drawn(run, inputs, classes, draw)
-        architecture = Architecture(run.network.phi, "pre", False, run.conventions.rms_eps)
-    transposed = parameters.w_hidden.transpose(1, 2).contiguous()
-    return Chain(
-        parameters, architecture, transposed, skip=spec.network == "mupc", squared=spec.network != "paper"
-    )
+        skips = spec.network == "mupc"
+        architecture = Architecture(run.network.phi, "pre", False, run.conventions.rms_eps, skips, squared=True)
+    return SingleSampleNetwork(parameters, architecture, parameters.w_hidden.transpose(1, 2).contiguous())
 
 
 # Fills the matrix of a layer, in a network of so many layers, from a stream.
@@ -122,41 +120,35 @@ def product(stack: Tensor, h: Tensor) -> Tensor:
     return torch.bmm(stack, h.unsqueeze(-1)).squeeze(-1)
 
 
-def sweep(chain: Chain, x: Tensor) -> Tensor:
+def sweep(chain: SingleSampleNetwork, x: Tensor) -> Tensor:
     """Hidden states, (L-1, N), that equal their predictions bit for bit, from an input (D,)."""
     states = [first_prediction(chain.parameters, x, chain.architecture)]
     z = torch.stack(states * (chain.parameters.depth - 1))
     # Layer l is right after l repetitions, by the very product that predicts it later.
     for _ in range(chain.parameters.depth):
-        _, active, _ = _predicted(chain, z)
-        z = torch.cat([z[:1], active + z[:-1] if chain.skip else active])
+        a, _ = _products(chain, z)
+        z = torch.cat([z[:1], prediction_of(a, z[:-1], chain.architecture)])
     return z
 
 
-def _predicted(chain: Chain, z: Tensor) -> tuple[Tensor, Tensor, Encoding]:
-    """a and psi(a) of the hidden matrices, and the encodings below them."""
+def _products(chain: SingleSampleNetwork, z: Tensor) -> tuple[Tensor, Encoding]:
+    """W_l h(z_l) + b_l of the hidden matrices, and the encodings below them."""
     hidden = encode(z[:-1], chain.gain, chain.architecture)
     a = product(chain.parameters.w_hidden, hidden.h)
-    if chain.parameters.b_hidden is not None:
-        a = a + chain.parameters.b_hidden
-    return a, phi(a, chain.architecture) if chain.architecture.activates_prediction else a, hidden
+    return a if chain.parameters.b_hidden is None else a + chain.parameters.b_hidden, hidden
 
 
-def _output_error(chain: Chain, y: Tensor, logits: Tensor) -> Tensor:
-    return y - (logits if chain.squared else logits.softmax(-1))
-
-
-def at(chain: Chain, mu_1: Tensor, y: Tensor, z: Tensor) -> Point:
+def at(chain: SingleSampleNetwork, mu_1: Tensor, y: Tensor, z: Tensor) -> Point:
     """The point of states z."""
-    a, active, hidden = _predicted(chain, z)
-    mu = active + z[:-1] if chain.skip else active
+    a, hidden = _products(chain, z)
+    active, mu = activated(a, chain.architecture), prediction_of(a, z[:-1], chain.architecture)
     output = encode(z[-1], chain.parameters.output_gain, chain.architecture)
     logits = torch.nn.functional.linear(output.h, chain.parameters.w_out, chain.parameters.b_out)
     error = torch.cat([z[:1] - mu_1, z[1:] - mu])
-    return Point(z, a, active, logits, error, _output_error(chain, y, logits), hidden, output)
+    return Point(z, a, active, logits, error, output_error(y, logits, chain.architecture), hidden, output)
 
 
-def deviated(chain: Chain, y: Tensor, start: Point, d: Tensor) -> Point:
+def deviated(chain: SingleSampleNetwork, y: Tensor, start: Point, d: Tensor) -> Point:
     """The point of states start.z + d, where start has no hidden errors.
 
     eps = d - (mu(z + d) - mu(z)) with every difference taken before it is rounded away, so that errors of any
@@ -167,14 +159,21 @@ def deviated(chain: Chain, y: Tensor, start: Point, d: Tensor) -> Point:
     dh = _encode_change(start.z[:-1], start.hidden, d[:-1], chain.gain, architecture)
     da = product(parameters.w_hidden, dh)
     d_active = _phi_change(start.a, da, architecture) if architecture.activates_prediction else da
-    d_mu = d_active + d[:-1] if chain.skip else d_active
+    d_mu = d_active + d[:-1] if architecture.skips else d_active
     dh = _encode_change(start.z[-1], start.output, d[-1], parameters.output_gain, architecture)
     logits = start.logits + parameters.w_out @ dh
     error = torch.cat([d[:1], d[1:] - d_mu])
     hidden = encode(z[:-1], chain.gain, architecture)
     output = encode(z[-1], parameters.output_gain, architecture)
     return Point(
-        z, start.a + da, start.active + d_active, logits, error, _output_error(chain, y, logits), hidden, output
+        z,
+        start.a + da,
+        start.active + d_active,
+        logits,
+        error,
+        output_error(y, logits, chain.architecture),
+        hidden,
+        output,
     )
 
 
@@ -200,13 +199,13 @@ def _encode_change(
     return _phi_change(q, d, architecture) if architecture.activation in ("pre", "both") else d
 
 
-def pulls(chain: Chain, point: Point) -> Tensor:
+def pulls(chain: SingleSampleNetwork, point: Point) -> Tensor:
     """J_i^T eps_{i+1} of every hidden layer: (L-1, N)."""
     hidden = _hidden_pull(chain, point, point.hidden_error[1:])
     return torch.cat([hidden, _output_pull(chain, point, point.output_error).unsqueeze(0)])
 
 
-def _hidden_pull(chain: Chain, point: Point, error: Tensor) -> Tensor:
+def _hidden_pull(chain: SingleSampleNetwork, point: Point, error: Tensor) -> Tensor:
     g = (
         times_phi_prime(error, point.active, chain.architecture)
         if chain.architecture.activates_prediction
@@ -214,15 +213,15 @@ def _hidden_pull(chain: Chain, point: Point, error: Tensor) -> Tensor:
     )
     u = product(chain.transposed, g)
     pull, _ = encode_transposed(u, point.hidden, chain.gain, chain.architecture)
-    return pull + error if chain.skip else pull
+    return pull + error if chain.architecture.skips else pull
 
 
-def _output_pull(chain: Chain, point: Point, error: Tensor) -> Tensor:
+def _output_pull(chain: SingleSampleNetwork, point: Point, error: Tensor) -> Tensor:
     u = error @ chain.parameters.w_out
     return encode_transposed(u, point.output, chain.parameters.output_gain, chain.architecture)[0]
 
 
-def carried(chain: Chain, point: Point, nudge: Tensor | None = None) -> Tensor:
+def carried(chain: SingleSampleNetwork, point: Point, nudge: Tensor | None = None) -> Tensor:
     """What the output error becomes when every layer passes it on: e_i = J_i^T e_{i+1} - nudge_i, (L-1, N).
 
     Without a nudge it is the product of Jacobians, -dl/dz_i at the states of the point. With the highways' it is
@@ -231,7 +230,7 @@ def carried(chain: Chain, point: Point, nudge: Tensor | None = None) -> Tensor:
     error = _output_pull(chain, point, point.output_error)
     below = [error - nudge[-1] if nudge is not None else error]
     for layer in range(chain.parameters.depth - 3, -1, -1):
-        one = Chain(
+        one = SingleSampleNetwork(
             Parameters(
                 chain.parameters.w_in,
                 chain.parameters.w_hidden[layer : layer + 1],
@@ -240,7 +239,6 @@ def carried(chain: Chain, point: Point, nudge: Tensor | None = None) -> Tensor:
             ),
             chain.architecture,
             chain.transposed[layer : layer + 1],
-            chain.skip,
         )
         only = point._replace(active=point.active[layer : layer + 1], hidden=_layer(point.hidden, layer))
         error = _hidden_pull(one, only, below[-1].unsqueeze(0))[0]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from highways.propagation.spec import Propagation
+from highways.propagation.spec import RELAXATIONS, Propagation
 from highways.runs import Config, Run, cell_runs, cell_spec
 from highways.spec import Inference, Learning, RunSpec
 from highways.specs.registry import METHODS
@@ -86,9 +86,17 @@ def settled(config: Config) -> dict[tuple[str, str, str], list[Propagation]]:
 
 
 def rules(config: Config) -> dict[str, list[Propagation]]:
-    """Every learning rule on the network that is trained, under gradient descent; μPC has a network of its own."""
-    inference = optimizers(config)["gd"].inference
-    return {method: _seeds(config, "paper", method, inference) for method in METHODS if method != "mupc"}
+    """The methods on the network that is trained, under gradient descent, but those of `left_out`."""
+    inference, without = optimizers(config)["gd"].inference, left_out()
+    return {method: _seeds(config, "paper", method, inference) for method in METHODS if method not in without}
+
+
+def left_out() -> dict[str, str]:
+    """The methods whose errors are not to be had on that network, and why."""
+    own = {method: "a network of its own" for method, entry in METHODS.items() if entry.network is not None}
+    relaxing = {method for method, entry in METHODS.items() if entry.inference}
+    unknown = dict.fromkeys(relaxing - set(RELAXATIONS), "a relaxation that is not known here")
+    return {method: {**own, **unknown}[method] for method in METHODS if method in own or method in unknown}
 
 
 def training_moments(config: Config) -> dict[tuple[str, int], list[Propagation]]:

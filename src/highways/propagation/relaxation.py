@@ -14,7 +14,7 @@ from highways.machine import Machine
 from highways.methods.feedback import feedback_matrices
 from highways.network import Parameters
 from highways.propagation import chain as networks
-from highways.propagation.chain import Chain, Point
+from highways.propagation.chain import Point, SingleSampleNetwork
 from highways.propagation.spec import Propagation
 from highways.propagation.trace import Trace
 from highways.provenance import propagation_code
@@ -53,7 +53,9 @@ def propagate(
         return _relaxed(spec, chain, start, y, report)
 
 
-def _relaxed(spec: Propagation, chain: Chain, start: Point, y: Tensor, report: Callable[[int], None]) -> Trace:
+def _relaxed(
+    spec: Propagation, chain: SingleSampleNetwork, start: Point, y: Tensor, report: Callable[[int], None]
+) -> Trace:
     run, inference = spec.run, spec.run.inference
     assert inference is not None
     nudge = _nudge(run, start)
@@ -90,7 +92,7 @@ def _nudge(run: RunSpec, start: Point) -> Callable[[Tensor], Tensor] | None:
     return nudge
 
 
-def _swept(spec: Propagation, chain: Chain, start: Point, x: Tensor, y: Tensor) -> Trace:
+def _swept(spec: Propagation, chain: SingleSampleNetwork, start: Point, x: Tensor, y: Tensor) -> Trace:
     rule = methods.rule(spec.run.method)(spec.run, chain.parameters, "batched")
     errors = rule.gradient(chain.parameters, x.unsqueeze(0), y.unsqueeze(0)).errors
     hidden = errors.hidden[:, 0]
@@ -98,7 +100,9 @@ def _swept(spec: Propagation, chain: Chain, start: Point, x: Tensor, y: Tensor) 
     return _trace(spec, chain, start, [0, 1], torch.stack([start.rms(), after.rms()]), after)
 
 
-def _trace(spec: Propagation, chain: Chain, start: Point, kept: list[int], errors: Tensor, steady: Point) -> Trace:
+def _trace(
+    spec: Propagation, chain: SingleSampleNetwork, start: Point, kept: list[int], errors: Tensor, steady: Point
+) -> Trace:
     backprop = start._replace(hidden_error=networks.carried(chain, start))
     return Trace(
         spec,

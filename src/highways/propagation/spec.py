@@ -16,6 +16,10 @@ NETWORKS = {
     "mupc": "μPC: scaled N(0, 1), identity skips, μ = z + aWφ(z), squared error",
 }
 
+# The methods with a section `inference` whose relaxation `relaxation.py` writes out. The trace of a method without
+# that section has the errors that the method itself hands out.
+RELAXATIONS = ("pc", "hep")
+
 
 @dataclass(frozen=True)
 class Propagation:
@@ -36,6 +40,11 @@ class Propagation:
 
     def __post_init__(self) -> None:
         check(self)
+        if METHODS[self.run.method].inference and self.run.method not in RELAXATIONS:
+            raise SpecError(
+                f"method: how {self.run.method!r} relaxes is not known here; it takes {', '.join(RELAXATIONS)}, "
+                "or a method without the section inference"
+            )
         if self.network == "mupc" and self.run.method != "pc":
             raise SpecError(f"network: mupc is predictive coding; method {self.run.method!r} takes paper or plain")
         if self.network != "paper" and self.run.network.depth < 3:
