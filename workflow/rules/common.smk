@@ -13,6 +13,7 @@ from snakemake.exceptions import WorkflowError
 from snakemake.io import IOFile
 
 from highways import config as configuration
+from highways import config_files
 from highways.analysis.sections import SECTIONS
 from highways import controls, cost, provenance, readings, remedies, runs, status
 from highways.errors import UserError
@@ -28,7 +29,12 @@ shell.prefix(
     f'highways() {{{{ PYTHONPATH={shlex.quote(str(SOURCE))} {PYTHON} -m highways "$@"; }}}}; '
 )
 
+# Snakemake has merged the user's files by now, as YAML reads them: here they are read strictly, and rows of settings
+# that a list of the user's has replaced come back for the other depths.
 try:
+    for file in workflow.configfiles:
+        config_files.read(file)
+    config.update(config_files.completed(config))
     RUNS, PROPAGATIONS = configuration.expand(config)
 except UserError as error:
     raise WorkflowError(f"configuration: {error}") from None
