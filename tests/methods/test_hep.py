@@ -115,6 +115,18 @@ def test_feedback_is_drawn_from_a_normal_of_width_sigma_v() -> None:
     assert torch.equal(feedback_matrices(single, classes=50), feedback.to(torch.float32))
 
 
+@pytest.mark.parametrize("optimizer", ["euler", "adam"])
+def test_only_the_product_of_alpha_and_sigma_v_has_an_effect(optimizer: str) -> None:
+    """Why alpha = 0.1 at sigma_v = 0.01 is alpha = 1 at the paper's printed 0.001."""
+    settings: dict[str, Any] = {"phi": "relu", "inference": {"optimizer": optimizer}}
+    one = make_problem("hep", **settings, highway={"alpha": 0.1, "sigma_v": 0.01}).gradient().weights.named()
+    other = make_problem("hep", **settings, highway={"alpha": 1.0, "sigma_v": 0.001}).gradient().weights.named()
+    none = make_problem("pc", **settings).gradient().weights.named()
+    for name, tensor in one.items():
+        torch.testing.assert_close(tensor, other[name], **ROUNDING)
+    assert any((tensor - none[name]).abs().max() > 1e-6 for name, tensor in one.items())
+
+
 def test_highways_change_the_gradient_of_layers_that_predictive_coding_leaves_silent() -> None:
     settings: dict[str, Any] = {"depth": 10, "inference": {"steps": 2}}
     without, with_highways = (make_problem(method, **settings).gradient() for method in ("pc", "hep"))
