@@ -33,7 +33,7 @@ def profile(spec: RunSpec, machine: Machine, batches: int = 10) -> dict[str, flo
         gradient = rule.gradient(parameters, x, y, number)
         times.append(time.perf_counter())
         lr = optimisation.learning_rate(spec.learning, number, spec.epochs * training.batches)
-        training._step(gradient, lr)
+        training.step(gradient, lr)
         times.append(time.perf_counter())
         marks.append([after - before for before, after in pairwise(times)])
     fetch, infer, learn, apply = (

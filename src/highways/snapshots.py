@@ -2,7 +2,6 @@
 
 import zipfile
 from collections.abc import Collection
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +32,12 @@ def _pending(folder: Path, epoch: int) -> Path:
 def keep(spec: RunSpec, folder: Path, epochs: Collection[int], machine: Machine) -> None:
     """Train to the last of these epochs and keep the weights after each (0: before training); resumes.
 
-    The folder gets the record of the run too, training.json: the weights change nothing about it. They appear
+    The run keeps its specification, so its schedule, and only stops after the last of them. Beyond its own end the
+    rate stays as it ended. The folder gets the record of what was trained, training.json. The weights appear
     together, at the end.
     Raises Interrupted after saving a checkpoint on SIGTERM or SIGINT, and RecordError where the training diverges
     or a checkpoint has passed one of these epochs without keeping it.
     """
-    spec = replace(spec, epochs=max(1, *epochs))
     result = complete(_Kept(spec, folder / _RECORD, machine.prepared(spec.dtype), folder, epochs))
     if result["status"] != "ok":
         raise RecordError(
@@ -54,6 +53,7 @@ class _Kept(Training):
     def __init__(self, spec: RunSpec, out: Path, machine: Machine, folder: Path, epochs: Collection[int]) -> None:
         super().__init__(spec, out, machine)
         self.folder, self.kept = folder, epochs
+        self.last_epoch = max(1, *epochs)
         passed = self.epoch if self.batch else self.epoch - 1
         lost = sorted(epoch for epoch in epochs if epoch < passed and not _pending(folder, epoch).exists())
         if lost:
@@ -86,7 +86,7 @@ class _Kept(Training):
 def read_of(spec: RunSpec, folder: Path, epoch: int) -> Parameters:
     """The weights of that run after an epoch; RecordError where there are none, or those of another run."""
     found = RunSpec.from_dict(record.read(folder / _RECORD)["spec"])
-    if replace(found, epochs=spec.epochs) != spec:
+    if found != spec:
         raise RecordError(f"{folder}: holds the weights of another run; make them with `highways snapshots`")
     return read(folder, epoch)
 

@@ -77,6 +77,7 @@ class Training:
         self.progress = Progress(out, spec.epochs, self.batches, machine.quiet)
 
         self.epoch, self.batch = 1, 0  # the next batch to train on
+        self.last_epoch = spec.epochs
         self.loss_sum, self.correct = 0.0, 0
         self.epochs: list[dict[str, Any]] = []
         self.best_epoch: int | None = None
@@ -98,7 +99,7 @@ class Training:
         if not self.diagnostics:
             self._diagnose(0)
         updates = self.spec.epochs * self.batches
-        while self.epoch <= self.spec.epochs and self.diverged_epoch is None:
+        while self.epoch <= self.last_epoch and self.diverged_epoch is None:
             for indices in self.order(self.epoch)[self.batch :]:
                 x, labels, y = batch_of(self.train, indices)
                 done = (self.epoch - 1) * self.batches + self.batch
@@ -109,7 +110,7 @@ class Training:
                     break
                 lr = optimisation.learning_rate(self.spec.learning, done, updates)
                 with guard.deferred():
-                    self._step(gradient, lr)
+                    self.step(gradient, lr)
                     self.loss_sum += loss * len(labels)
                     self.correct += correct_predictions(gradient.logits, labels)
                     self.batch += 1
@@ -122,7 +123,9 @@ class Training:
                 self._end_epoch()
                 self.save()
 
-    def _step(self, gradient: Gradient, lr: float) -> None:
+    def step(self, gradient: Gradient, lr: float) -> None:
+        """One update of the weights, and of what the rule learns beside them, at the rate lr."""
+
         def descend() -> None:
             optimisation.apply(self.optimizer, self.parameters, gradient.weights, lr)
 

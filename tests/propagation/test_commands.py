@@ -10,11 +10,12 @@ import pytest
 
 from highways import record, snapshots
 from highways.cli import main
+from highways.machine import Machine
 from highways.network import initialise
 from highways.propagation import trace
 from highways.propagation.spec import Propagation
 from highways.spec import Inference, Learning, Network
-from highways.train import checkpoint_path
+from highways.train import Training, checkpoint_path, train
 from mappings import changed
 from projects import until
 
@@ -92,6 +93,37 @@ def test_snapshots_are_the_weights_of_the_run_and_change_nothing_about_it(tiny, 
     for name, tensor in snapshots.read(folder, 0).named().items():
         assert tensor.equal(first.named()[name])
     assert not snapshots.read(folder, 2).w_out.equal(first.w_out)
+
+
+def test_weights_of_a_schedule_are_those_that_the_whole_run_has_on_its_way(tiny, tmp_path, monkeypatch):
+    """A cosine over four epochs is not cut short where only the first two are asked for."""
+    spec = tiny("backprop", epochs=4, learning=Learning(3e-2, schedule="warmup_cosine"))
+    seen = {}
+    end = Training._end_epoch
+
+    def watched(training):
+        done = training.epoch
+        end(training)
+        seen.setdefault(done, training.parameters.clone())
+
+    monkeypatch.setattr(Training, "_end_epoch", watched)
+    train(spec, tmp_path / "whole.json", Machine(quiet=True))
+    monkeypatch.undo()
+    assert len(seen) == 4
+    snapshots.keep(spec, tmp_path / "kept", [1, 2], Machine(quiet=True))
+    for epoch in (1, 2):
+        kept = snapshots.read_of(spec, tmp_path / "kept", epoch).named()
+        for name, tensor in seen[epoch].named().items():
+            assert tensor.equal(kept[name]), (epoch, name)
+    assert len(record.read(tmp_path / "kept" / "training.json")["epochs"]) == 2
+
+
+def test_weights_beyond_the_run_are_those_of_its_schedule_held_at_its_end(tiny, tmp_path):
+    spec = tiny("backprop", epochs=1)
+    snapshots.keep(spec, tmp_path, [1, 2], Machine(quiet=True))
+    longer = tmp_path / "longer"
+    snapshots.keep(tiny("backprop", epochs=2), longer, [2], Machine(quiet=True))
+    assert snapshots.read_of(spec, tmp_path, 2).w_out.equal(snapshots.read(longer, 2).w_out)
 
 
 def test_a_trace_of_trained_weights_starts_from_them(tiny, tmp_path, capsys):
