@@ -253,6 +253,8 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
             "controls: {cells: [{dataset: mnist, depth: 10, seeds: [0]}]}",
             "controls: settings: no row for depth 10",
         ),
+        ('data_dir: "/data\\n"', "data_dir: "),
+        ('data_dir: "/data\\0"', "data_dir: "),
         ("null", "empty"),
         ("- 1", "no configuration"),
     ],
@@ -287,12 +289,30 @@ def remedy(paper: dict, **entry) -> dict:
         ({"tuned": False, "learning_rates": [0.1]}, "learning_rates not with tuned: false"),
         ({"method": "dfa", "set": {"highway.every": 2}}, "dfa needs feedback to every hidden layer"),
         ({"title": "two\nlines"}, "title: "),
+        (
+            {"set": {"conventions.state_gradient": "sum"}},
+            "conventions.state_gradient changes nothing in a dkp run",
+        ),
     ],
 )
 def test_a_remedy_says_nothing_in_vain(paper, entry, says):
     with pytest.raises(SpecError) as error:
         configuration.validate(remedy(paper, **entry))
     assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("arm", "says"),
+    [
+        ({"method": "pc", "conventions": {"highway_layers": "all"}}, "conventions.highway_layers changes nothing"),
+        ({"method": "pc", "highway": {"chain": False}}, "mine: highway changes nothing in a pc run"),
+        ({"method": "dfa", "steps_factor": 2}, "mine: steps_factor changes nothing in a dfa run"),
+        ({"method": "magic"}, "method 'magic' does not exist"),
+    ],
+)
+def test_a_control_changes_something(paper, arm, says):
+    with pytest.raises(SpecError, match=says):
+        configuration.validate(changed(paper, controls__arms=[{"name": "mine", "title": "Mine", **arm}]))
 
 
 def test_two_entries_of_one_name_are_refused(paper):

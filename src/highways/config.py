@@ -11,7 +11,7 @@ from highways.propagation.plan import all_propagations
 from highways.propagation.spec import Propagation
 from highways.readings import reading_runs
 from highways.remedies import remedy_runs
-from highways.runs import Config, Run, density_runs, strength_runs, table_runs
+from highways.runs import Config, Run, density_runs, idle, strength_runs, table_runs
 
 
 def load(path: str | Path) -> dict[str, Any]:
@@ -55,6 +55,7 @@ def _check_names(config: Config) -> None:
     named = [("learning_rate_sweep.methods", name) for name in config["learning_rate_sweep"]["methods"]]
     named += [("exceptions", row["method"]) for row in config["exceptions"]]
     named += [("remedies.rules", entry["method"]) for entry in config["remedies"]["rules"]]
+    named += [("controls.arms", arm["method"]) for arm in config["controls"]["arms"]]
     for key, name in named:
         if name not in METHODS:
             raise SpecError(f"{key}: method {name!r} does not exist; it takes {', '.join(METHODS)}")
@@ -73,6 +74,7 @@ def _check_names(config: Config) -> None:
         if epoch < 0:
             raise SpecError(f"propagation.during_training.epochs: {epoch} is out of range; it takes 0 or more")
     _check_remedies(config)
+    _check_arms(config)
     _check_once("remedies.rules", (entry["name"] for entry in config["remedies"]["rules"]))
     _check_once("controls.arms", (arm["name"] for arm in config["controls"]["arms"]))
     _check_once("convention_search", (stage["name"] for stage in config["convention_search"]))
@@ -94,6 +96,8 @@ def _check_remedies(config: Config) -> None:
         for key in entry.get("set", {}):
             if key in _PLACED:
                 raise SpecError(f"{where}: set: {key} {_PLACED[key]}")
+            if key.removeprefix("conventions.") in idle(entry["method"]):
+                raise SpecError(f"{where}: set: {key} changes nothing in a {entry['method']} run; leave it out")
         for key in entry.get("vary", {}):
             if not key.startswith(("learning.", "rule.")) or key == "learning.lr":
                 raise SpecError(
@@ -101,6 +105,22 @@ def _check_remedies(config: Config) -> None:
                 )
             if key in entry.get("set", {}):
                 raise SpecError(f"{where}: {key} stands under set and under vary; keep one")
+
+
+def _check_arms(config: Config) -> None:
+    """A control changes something."""
+    for arm in config["controls"]["arms"]:
+        method = METHODS[arm["method"]]
+        vain = [f"conventions.{name}" for name in arm.get("conventions", {}) if name in idle(arm["method"])]
+        unused = [
+            *([] if method.highway else ["highway"]),
+            *([] if method.inference else ["steps_factor", "settings"]),
+        ]
+        vain += [key for key in unused if key in arm]
+        if vain:
+            raise SpecError(
+                f"controls.arms: {arm['name']}: {vain[0]} changes nothing in a {arm['method']} run; leave it out"
+            )
 
 
 # What a remedy's entry cannot set, and why.
