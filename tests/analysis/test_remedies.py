@@ -331,3 +331,12 @@ def test_the_cosines_are_those_of_the_deepest_place_where_most_rules_have_run(co
                     record(run, 0.9, 0.9 if run.selection else 0.5 + run.spec.learning.lr, change=lra)
     cells = remedies.remedy_cells(config, folder)
     assert remedy_figures.common_depth(cells) == 4
+
+
+def test_the_family_of_an_entry_is_its_panel(paper):
+    paper["remedies"]["rules"][-1]["family"] = "Of one's own"
+    paper["remedies"]["rules"][3]["family"] = "Of one's own"
+    validate(paper)
+    found = {remedy.name: remedy_figures.family(remedy) for remedy in asked_for(paper)}
+    assert found[paper["remedies"]["rules"][3]["name"]] == "Of one's own"
+    assert "Of one's own" not in {found[name] for name in ("dkp", "epc")}

@@ -38,9 +38,11 @@ _COSINES = {
 
 
 def family(remedy: Remedy) -> str:
-    """The panel of a rule."""
+    """The panel of a rule: the `family` of its entry, else that of its name."""
     if remedy.skips:
         return SKIPS
+    if "family" in remedy.entry:
+        return str(remedy.entry["family"])
     return next((title for title, names in FAMILIES.items() if remedy.name in names), OTHERS)
 
 
@@ -51,7 +53,9 @@ def remedy_accuracies(config: Config, folder: Path) -> Figure:
     drawing.demand("remedies", cells.values())
     rules = {next(iter(own)).name: own for own in by_rule(cells)}
     references = {name: rules.pop(name) for name in REFERENCES if name in rules}
-    families: dict[str, list[dict[Remedy, Cell]]] = {title: [] for title in (*FAMILIES, OTHERS, SKIPS)}
+    named = [family(next(iter(own))) for own in rules.values()]
+    order = [*FAMILIES, *(title for title in named if title not in (OTHERS, SKIPS)), OTHERS, SKIPS]
+    families: dict[str, list[dict[Remedy, Cell]]] = {title: [] for title in order}
     for own in rules.values():
         families[family(next(iter(own)))].append(own)
     shown = {title: members for title, members in families.items() if members}

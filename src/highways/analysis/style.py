@@ -50,8 +50,12 @@ def look(number: int) -> Look:
     return Look(_PALETTE[place], _MARKERS[(place + turns) % len(_MARKERS)])
 
 
+# The methods of this project keep their looks wherever in the registry another one is entered.
+_OWN = ("pc", "hep", "dfa", "backprop", "epc", "meta_pcn", "precision", "dkp", "dkp_pc", "lra", "mupc")
+
+
 def of_method(method: str) -> Look:
-    return look(list(METHODS).index(method))
+    return look([*_OWN, *(name for name in METHODS if name not in _OWN)].index(method))
 
 
 def colour(method: str) -> str:
