@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from highways.inference import batched, graph
+from highways.inference.estep import EStep
 from networks import Problem, make_problem
 
 
@@ -40,8 +41,8 @@ def relaxed(problem: Problem, recorded: bool, monkeypatch: pytest.MonkeyPatch) -
     with monkeypatch.context() as patch:
         if recorded:
             patch.setattr(torch.Tensor, "is_cuda", True)
-        arguments = (problem.architecture, problem.spec.inference, 0.1, problem.highways)
-        initial, (z, mu, error) = batched.relax(problem.parameters, problem.x, problem.y, *arguments)
+        settings = (problem.architecture, problem.spec.inference, 0.1, problem.highways)
+        initial, (z, mu, error) = batched.relax(EStep(problem.parameters, problem.x, problem.y, *settings))
     return [initial, z, mu, *error]
 
 
@@ -94,8 +95,9 @@ def test_a_gpu_agrees_with_the_cpu(method: str, monkeypatch: pytest.MonkeyPatch)
     highways = problem.highways
     if highways is not None:
         highways = highways._replace(feedback=highways.feedback.to(device))
-    arguments = (problem.architecture, problem.spec.inference, 0.1, highways)
+    settings = (problem.architecture, problem.spec.inference, 0.1, highways)
+    step = EStep(parameters, problem.x.to(device), problem.y.to(device), *settings)
     for _ in range(2):
-        initial, (z, mu, error) = batched.relax(parameters, problem.x.to(device), problem.y.to(device), *arguments)
+        initial, (z, mu, error) = batched.relax(step)
         for ours, theirs in zip((initial, z, mu, *error), expected, strict=True):
             torch.testing.assert_close(ours.cpu(), theirs, rtol=0, atol=1e-12)

@@ -1,6 +1,7 @@
 """The C++ kernel computes what the reference does, moves nothing that no signal has reached, and is built once."""
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,7 +14,8 @@ from torch import Tensor
 from highways.cli import main
 from highways.energy import Errors, Highways, Schedule, predict
 from highways.fields import SpecError
-from highways.inference import batched, build, choose_kernel, native, reference, relax
+from highways.inference import KERNELS, batched, build, choose_kernel, native, reference, relax
+from highways.inference.estep import EStep
 from highways.machine import Machine
 from highways.methods import rule
 from highways.network import Architecture, Parameters, first_prediction, initialise
@@ -60,9 +62,12 @@ class Problem:
         self, inference: Inference, scale: float = SCALE, start: Tensor | None = None
     ) -> tuple[Tensor, Errors]:
         """From the sweep, where what no signal has reached is left out; from `start` everything is computed."""
-        arguments = (self.architecture, inference, scale, self.highways, start, self.schedule)
-        z, _, errors = native.relax(self.parameters, self.x, self.y, *arguments)[1]
+        z, _, errors = native.relax(self.step(inference, scale, start))[1]
         return z, errors
+
+    def step(self, inference: Inference, scale: float = SCALE, start: Tensor | None = None) -> EStep:
+        settings = (self.architecture, inference, scale, self.highways, start, self.schedule)
+        return EStep(self.parameters, self.x, self.y, *settings)
 
     def exact(self, inference: Inference, start: Tensor | None = None) -> tuple[Tensor, Errors]:
         """The reference kernel in double precision from the same states."""
@@ -74,8 +79,8 @@ class Problem:
         schedule = self.schedule
         if schedule is not None:
             schedule = schedule._replace(precisions=schedule.precisions.double())
-        arguments = (self.architecture, inference, SCALE, highways, z.double(), schedule)
-        z, _, errors = reference.relax(wide, self.x.double(), self.y.double(), *arguments)[1]
+        settings = (self.architecture, inference, SCALE, highways, z.double(), schedule)
+        z, _, errors = reference.relax(EStep(wide, self.x.double(), self.y.double(), *settings))[1]
         return z, errors
 
 
@@ -330,7 +335,7 @@ def test_the_remedies_that_relax_learn_from_native_errors(method, options):
 def test_what_native_cannot_do_is_refused():
     case = problem()
     wide = Parameters(**{name: tensor.double() for name, tensor in case.parameters.named().items()})
-    with pytest.raises(ValueError, match="contiguous float32"):
+    with pytest.raises(ValueError, match="float32 on the CPU"):
         native.initial_states(wide, case.x.double(), case.architecture)
     with pytest.raises(SpecError, match=r"float32 on a CPU, not torch.float64 on cpu; use batched"):
         choose_kernel("native", torch.device("cpu"), torch.float64)
@@ -339,7 +344,133 @@ def test_what_native_cannot_do_is_refused():
     assert Machine().prepared("float64").kernel == "batched"
 
 
+def lane_problem(**reading: Any) -> Problem:
+    """128 samples whose mu_1, a sum of whole multiples of 2^-8, is exact and so does not depend on the batch."""
+    case = problem(batch=128, width=24, every=2, **reading)
+    case.x = torch.randint(-4, 5, (128, 20), generator=torch.Generator().manual_seed(0)).float()
+    for tensor in (case.parameters.w_in, case.parameters.b_in):
+        if tensor is not None:
+            tensor.mul_(256).round_().div_(256)
+    return case
+
+
+@pytest.mark.parametrize("inference", [EULER, ADAM], ids=["euler", "adam"])
+@pytest.mark.parametrize("phi", ["relu", "tanh"])
+@pytest.mark.parametrize("activation", ["post", "pre", "both", "pre_norm"])
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_sample_alone_and_in_any_lane_of_a_tile_has_the_same_bits(bias, activation, phi, inference):
+    case = lane_problem(activation=activation, phi=phi, bias=bias, normalise_output_input=True)
+    together, errors = case.relax(inference)
+    x, y = case.x, case.y
+    for lane in range(0, 128, 3):
+        case.x, case.y = x[lane : lane + 1], y[lane : lane + 1]
+        alone = case.relax(inference)
+        inside = Errors(errors.hidden[:, lane : lane + 1], errors.output[lane : lane + 1])
+        assert_same_bits(alone, (together[:, lane : lane + 1], inside))
+
+
+@pytest.mark.parametrize("activation", ["post", "pre", "both", "pre_norm"])
+def test_a_nan_is_passed_on_as_the_reference_does(activation):
+    case = problem(activation=activation, batch=5)
+    case.x[2, 0] = float("nan")
+    case.parameters.w_hidden[2, 3, 1] = float("nan")
+    for ours, theirs in zip(case.relax(EULER), case.exact(EULER), strict=True):
+        for mine, other in zip(*((t,) if isinstance(t, Tensor) else t for t in (ours, theirs)), strict=True):
+            assert torch.equal(mine.isnan(), other.isnan())
+            assert mine.isnan().any()
+
+
+# What is handed over is checked
+
+
+def without_chain_row(case: Problem) -> None:
+    case.highways = case.highways._replace(feedback=case.highways.feedback[:3])
+
+
+def set_parameter(name: str, change: Any) -> Any:
+    return lambda case: setattr(case.parameters, name, change(getattr(case.parameters, name)))
+
+
+def set_own(name: str, change: Any) -> Any:
+    return lambda case: setattr(case, name, change(getattr(case, name)))
+
+
+MISFITS = [
+    ("y has the shape (37, 9); it takes (37, 10)", set_own("y", lambda y: y[:, :9])),
+    ("y has the shape (36, 10); it takes (37, 10)", set_own("y", lambda y: y[1:])),
+    ("y is torch.float64 on cpu", set_own("y", lambda y: y.double())),
+    ("y is torch.int64 on cpu", set_own("y", lambda y: y.long())),
+    ("y is torch.float32 on meta", set_own("y", lambda y: y.to("meta"))),
+    ("y is torch.sparse_coo", set_own("y", lambda y: y.to_sparse())),
+    ("x has the shape (37, 19); it takes (37, 20)", set_own("x", lambda x: x[:, :19])),
+    ("x, w_in and w_out must be matrices", set_own("x", lambda x: x[0])),
+    ("w_hidden has the shape (4, 24, 23)", set_parameter("w_hidden", lambda w: w[:, :, :23])),
+    ("w_out has the shape (10, 23)", set_parameter("w_out", lambda w: w[:, :23])),
+    ("w_out is torch.float16", set_parameter("w_out", lambda w: w.half())),
+    ("gain has 2 rows; it takes 0, 4 or 5", set_parameter("gain", lambda g: g[:2])),
+    ("gain has the shape (4, 23)", set_parameter("gain", lambda g: g[:, :23])),
+    ("b_out has the shape (9,)", set_parameter("b_out", lambda b: b[:9])),
+    ("biases: all of", set_parameter("b_hidden", lambda b: None)),
+    ("feedback has the shape (3, 10, 24); it takes (5, 10, 24)", without_chain_row),
+    ("both take 1 or more", set_own("highways", lambda h: h._replace(every=0))),
+]
+
+
+@pytest.mark.parametrize("kernel", list(KERNELS))
+@pytest.mark.parametrize(("message", "spoil"), MISFITS, ids=[message for message, _ in MISFITS])
+def test_an_array_that_does_not_fit_is_refused_by_every_kernel_in_the_same_words(message, spoil, kernel):
+    case = problem(bias=True)
+    spoil(case)
+    arguments = (EULER, case.architecture, case.spec.conventions, case.highways, kernel)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        relax(case.parameters, case.x, case.y, *arguments)
+
+
+@pytest.mark.parametrize("kernel", list(KERNELS))
+def test_a_schedule_and_a_start_that_do_not_fit_are_refused(kernel):
+    case = problem("pc")
+    case.schedule = Schedule(torch.ones(EULER.steps, 5))
+    with pytest.raises(ValueError, match=re.escape("precisions has the shape (8, 5); it takes (8, 6)")):
+        KERNELS[kernel].relax(case.step(EULER))
+    case.schedule = None
+    with pytest.raises(ValueError, match=re.escape("start has the shape (4, 37, 24); it takes (5, 37, 24)")):
+        KERNELS[kernel].relax(case.step(EULER, start=case.start()[1:]))
+
+
+def test_arrays_in_any_order_of_memory_give_the_same_bits():
+    case = problem(bias=True, every=2)
+    expected = case.relax(ADAM)
+    case.y = case.y.T.contiguous().T
+    case.highways = case.highways._replace(feedback=case.highways.feedback.mT.contiguous().mT)
+    for name, tensor in case.parameters.named().items():
+        setattr(case.parameters, name, torch.stack([tensor, tensor], -1)[..., 0])
+    assert not case.parameters.w_hidden.is_contiguous()
+    assert_same_bits(case.relax(ADAM), expected)
+
+
 # Building
+
+
+@pytest.fixture
+def cache(monkeypatch, tmp_path):
+    """An empty cache, and a compiler that copies the library that is built already, which takes no time."""
+    built = build.library()
+    compiler = tmp_path / "compiler"
+    compiler.write_text(f'#!/bin/sh\nfor last; do :; done\ncp "{built}" "$last"\n', encoding="utf-8")
+    compiler.chmod(0o755)
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("HIGHWAYS_CACHE", str(folder))
+    monkeypatch.setenv("CXX", str(compiler))
+    native.load.cache_clear()
+    yield folder
+    native.load.cache_clear()
+
+
+def chosen(capsys) -> tuple[str, str]:
+    """The kernel that auto takes in a new process, and what it says."""
+    native.load.cache_clear()
+    capsys.readouterr()
+    return choose_kernel("auto", torch.device("cpu"), torch.float32), capsys.readouterr().err
 
 
 def without_compiler(tmp_path) -> dict[str, str]:
@@ -400,42 +531,189 @@ def test_many_jobs_that_start_at_once_build_once(tmp_path):
     assert counter.read_text(encoding="utf-8") == "x\n"
 
 
-@pytest.mark.parametrize("environment", [{"CXX": '"c++'}, {"HIGHWAYS_CACHE": "/dev/null/x"}])
-def test_an_environment_that_cannot_be_used_falls_back_too(monkeypatch, capsys, environment):
+def test_a_machine_without_a_compiler_takes_the_library_that_another_has_built(cache, monkeypatch, capsys):
+    first = build.library()
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert build.library() == first
+    assert chosen(capsys) == ("native", "")
+    case = problem()
+    assert case.relax(EULER)[0].isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("SOURCE", "// edited"),
+        ("FLAGS", (*build.FLAGS, "-O2")),
+        ("_processor", lambda: "another processor"),
+    ],
+)
+def test_the_name_of_a_library_depends_on_source_flags_and_processor(monkeypatch, tmp_path, name, other):
+    before = build._key()
+    if name == "SOURCE":
+        edited = tmp_path / "estep.cpp"
+        edited.write_text(build.SOURCE.read_text(encoding="utf-8") + other, encoding="utf-8")
+        other = edited
+    monkeypatch.setattr(build, name, other)
+    assert build._key() != before
+    monkeypatch.undo()
+    monkeypatch.setenv("CXX", "another-compiler")
+    assert build._key() == before
+
+
+def damage(cache, how: str) -> str:
+    """Spoil the library in the cache, which then has the right name; its contents."""
+    library = build.library()
+    text = library.read_bytes()
+    spoilt = {
+        "truncated": text[:5000],
+        "one bit": text[:9000] + bytes([text[9000] ^ 1]) + text[9001:],
+        "empty": b"",
+    }
+    library.unlink()  # this process may have loaded it
+    library.write_bytes(spoilt[how])
+    return text
+
+
+@pytest.mark.parametrize("how", ["truncated", "one bit", "empty"])
+def test_a_damaged_library_is_built_again_and_never_loaded(cache, monkeypatch, capsys, how):
+    intact = damage(cache, how)
+    kernel, said = chosen(capsys)
+    assert kernel == "native"
+    assert len(said.splitlines()) == 1
+    assert "estep-" in said
+    assert "is damaged (its checksum differs); building it again" in said
+    assert build.library().read_bytes() == intact
+    damage(cache, how)
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    kernel, said = chosen(capsys)
+    assert kernel == "batched"
+    assert "is damaged (its checksum differs), and there is no C++ compiler" in said
+
+
+def test_a_library_without_its_checksum_is_built_again(cache):
+    library = build.library()
+    library.with_name(library.name + ".sha256").unlink()
+    library.write_bytes(b"half")
+    assert len(build.library().read_bytes()) > 1000
+
+
+@pytest.mark.parametrize("contents", [b"", b"no library", None])
+def test_what_is_no_kernel_is_named_and_batched_serves(cache, monkeypatch, tmp_path, capsys, contents):
+    """Even with a checksum that fits; None: a library of something else."""
+    (tmp_path / "other.c").write_text("int other(void) { return 1; }", encoding="utf-8")
+    foreign = tmp_path / "foreign.so"
+    if contents is None:
+        subprocess.run(["c++", "-shared", "-fPIC", str(tmp_path / "other.c"), "-o", str(foreign)], check=True)
+    else:
+        foreign.write_bytes(contents)
+    compiler = tmp_path / "compiler"
+    compiler.write_text(f'#!/bin/sh\nfor last; do :; done\ncp "{foreign}" "$last"\n', encoding="utf-8")
+    kernel, said = chosen(capsys)
+    assert kernel == "batched"
+    assert len(said.splitlines()) == 1
+    assert "cannot be loaded" in said
+    assert "delete it; using batched" in said
+
+
+UNSAFE = [
+    ("can be written by others", lambda folder: folder.chmod(0o777)),
+    ("can be written by others", lambda folder: folder.chmod(0o1777)),
+    ("can be written by others", lambda folder: folder.chmod(0o770)),
+    ("can be written by others", lambda folder: build.library().chmod(0o757)),
+    ("can be written by others", lambda folder: next(folder.glob("*.sha256")).chmod(0o666)),
+    ("can be written by others", lambda folder: folder.parent.chmod(0o777)),
+    ("neither a folder nor a plain file", lambda folder: replace_by_a_link(build.library())),
+    ("belongs to another user (uid 12345)", lambda folder: os.chown(folder, 12345, -1)),
+    ("belongs to another user (uid 12345)", lambda folder: os.chown(build.library(), 12345, -1)),
+    ("belongs to another user (uid 12345)", lambda folder: os.chown(next(folder.glob("*.sha256")), 12345, -1)),
+]
+
+
+def replace_by_a_link(path) -> None:
+    path.rename(path.with_name("moved"))
+    path.symlink_to(path.with_name("moved"))
+
+
+@pytest.mark.parametrize(("message", "expose"), UNSAFE)
+def test_what_another_user_could_have_written_is_not_loaded(cache, capsys, monkeypatch, message, expose):
+    build.library()
+    if "uid" in message and os.geteuid() != 0:
+        pytest.skip("only root gives files away")
+    expose(cache)
+    loaded: list[str] = []
+    monkeypatch.setattr(native.ctypes, "CDLL", loaded.append)
+    kernel, said = chosen(capsys)
+    assert (kernel, loaded) == ("batched", [])
+    assert len(said.splitlines()) == 1
+    assert message in said
+    assert "set HIGHWAYS_CACHE to a folder of your own" in said
+
+
+def test_nothing_is_built_into_a_folder_that_others_can_write(cache):
+    cache.mkdir()
+    cache.chmod(0o777)
+    with pytest.raises(build.BuildError, match="can be written by others"):
+        build.library()
+    assert list(cache.iterdir()) == []
+
+
+def test_what_is_built_under_a_lax_umask_is_safe(cache):
+    before = os.umask(0)
+    try:
+        build.library()
+        native.load.cache_clear()
+        assert native.load()
+    finally:
+        os.umask(before)
+
+
+def test_the_lock_follows_no_link_and_empties_nothing(cache, tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("kept", encoding="utf-8")
+    cache.mkdir(mode=0o700)
+    (cache / "lock").symlink_to(precious)
+    with pytest.raises(build.BuildError, match="lock: Too many levels of symbolic links"):
+        build.library()
+    (cache / "lock").unlink()
+    (cache / "lock").hardlink_to(precious)
+    build.library()
+    assert precious.read_text(encoding="utf-8") == "kept"
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o644])
+def test_a_compiler_that_cannot_be_executed_falls_back(cache, monkeypatch, tmp_path, capsys, mode):
+    compiler = tmp_path / "not-a-program"
+    compiler.write_bytes(b"\x00\x01\x02")
+    compiler.chmod(mode)
+    monkeypatch.setenv("CXX", str(compiler))
+    kernel, said = chosen(capsys)
+    assert kernel == "batched"
+    assert len(said.splitlines()) == 1
+    assert ("cannot be executed" if mode == 0o755 else "not found") in said
+
+
+def test_a_compiler_that_writes_nothing_falls_back(cache, monkeypatch, capsys):
+    monkeypatch.setenv("CXX", "true")
+    kernel, said = chosen(capsys)
+    assert (kernel, len(said.splitlines())) == ("batched", 1)
+    assert "true wrote no library" in said
+
+
+@pytest.mark.parametrize("environment", [{"CXX": '"c++'}, {"CXX": ""}, {"HIGHWAYS_CACHE": "/dev/null/x"}])
+def test_an_environment_that_cannot_be_used_falls_back_too(cache, monkeypatch, capsys, environment):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    native.load.cache_clear()
-    assert choose_kernel("auto", torch.device("cpu"), torch.float32) == "batched"
-    assert "using batched" in capsys.readouterr().err
-    native.load.cache_clear()
+    kernel, said = chosen(capsys)
+    assert kernel == "batched"
+    assert len(said.splitlines()) == 1
+    assert "using batched" in said
 
 
-def test_a_library_that_cannot_be_loaded_is_named(monkeypatch, tmp_path):
-    broken = tmp_path / "estep.so"
-    broken.write_bytes(b"")
-    monkeypatch.setattr(native, "library", lambda: broken)
-    native.load.cache_clear()
-    with pytest.raises(build.BuildError, match=r"estep.so cannot be loaded .* delete it"):
-        native.load()
-    native.load.cache_clear()
-
-
-def test_the_build_command_needs_a_compiler(monkeypatch, tmp_path, capsys):
+def test_the_build_command_needs_a_compiler(cache, monkeypatch, capsys):
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert main(["build"]) == 1
     assert "`batched` serves" in capsys.readouterr().err
-
-
-def test_another_source_is_another_library(monkeypatch, tmp_path):
-    monkeypatch.setenv("HIGHWAYS_CACHE", str(tmp_path))
-    build._key.cache_clear()
-    first = build._key(("c++",))
-    edited = tmp_path / "estep.cpp"
-    edited.write_text(build.SOURCE.read_text(encoding="utf-8") + "\n// edited\n", encoding="utf-8")
-    monkeypatch.setattr(build, "SOURCE", edited)
-    build._key.cache_clear()
-    assert build._key(("c++",)) != first
-    build._key.cache_clear()
 
 
 def test_predictions_of_native_states_are_close_to_torch():
@@ -444,8 +722,7 @@ def test_predictions_of_native_states_are_close_to_torch():
     mu_1 = first_prediction(case.parameters, case.x, case.architecture)
     mu = predict(case.parameters, states, mu_1, case.architecture).mu
     torch.testing.assert_close(mu, states, rtol=0, atol=1e-5)
-    arguments = (case.architecture, ADAM, SCALE, case.highways)
-    relaxed = native.relax(case.parameters, case.x, case.y, *arguments)[1]
+    relaxed = native.relax(case.step(ADAM))[1]
     assert torch.equal(relaxed.errors.hidden, relaxed.z - relaxed.mu)
     mu = predict(case.parameters, relaxed.z, mu_1, case.architecture).mu
     torch.testing.assert_close(mu, relaxed.mu, rtol=0, atol=1e-5)

@@ -74,8 +74,8 @@ def test_no_kernel_leaves_rounding_in_layers_below_the_reach_of_every_signal(ker
 def test_a_rule_relaxes_with_the_kernel_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a kernel that leaves the states where they are, nothing but the output layer learns."""
 
-    def stay(parameters: Any, x: Any, *_: Any) -> Any:
-        z = batched.initial_states(parameters, x, problem.architecture)
+    def stay(step: Any) -> Any:
+        z = batched.initial_states(step.parameters, step.x, problem.architecture)
         return z, problem.at(z)
 
     problem = make_problem()

@@ -13,8 +13,9 @@ def add_build(commands: Any) -> None:
         "build",
         _build,
         "build the native kernel now, and print where it is",
-        "Training builds it on first use; on a cluster, build\n"
-        "it once per kind of processor. $CXX names the compiler, $HIGHWAYS_CACHE the folder.",
+        "Training builds it on first use; on a cluster, build it once per kind of processor, after which no\n"
+        "machine of that kind needs a compiler. $CXX names the compiler; $HIGHWAYS_CACHE the folder, which must\n"
+        "belong to you or root and be writable by no other.",
     )
 
 

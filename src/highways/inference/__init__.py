@@ -16,6 +16,7 @@ from highways.energy import Highways, Relaxed, Schedule
 from highways.fields import SpecError
 from highways.inference import batched, native, reference
 from highways.inference.build import BuildError
+from highways.inference.estep import EStep
 from highways.network import Architecture, Parameters
 from highways.spec import Conventions, Inference
 
@@ -37,18 +38,14 @@ def relax(
 
     x (B, D), y (B, C) one-hot. Returns the initial states, (L-1, B, N), and where they end, with the
     predictions and errors there by the kernel's own products: where the signal has not arrived, the states are
-    still exactly their predictions and the errors exactly zero. A schedule of precisions is for Euler's steps
-    without highways.
+    still exactly their predictions and the errors exactly zero. ValueError as of `EStep`.
     """
-    if schedule is not None and (inference.optimizer != "euler" or highways is not None):
-        raise ValueError("a schedule of precisions is for Euler's steps without highways")
     module = KERNELS[kernel]
     scale = 1.0 / x.shape[0] if conventions.state_gradient == "mean" else 1.0
     with exact_float32():
         start = _rounded(parameters, x, architecture) if conventions.initial_state == "rounded" else None
-        result: tuple[Tensor, Relaxed] = module.relax(
-            parameters, x, y, architecture, inference, scale, highways, start, schedule
-        )
+        step = EStep(parameters, x, y, architecture, inference, scale, highways, start, schedule)
+        result: tuple[Tensor, Relaxed] = module.relax(step)
     return result
 
 

@@ -16,6 +16,7 @@ from highways.energy import (
     predict,
     state_gradient,
 )
+from highways.inference.estep import EStep
 from highways.inference.graph import Tensors, replayed
 from highways.inference.optimizer import state_optimizer
 from highways.network import Architecture, Parameters
@@ -23,28 +24,18 @@ from highways.spec import Inference
 
 
 @torch.no_grad()
-def relax(
-    parameters: Parameters,
-    x: Tensor,
-    y: Tensor,
-    architecture: Architecture,
-    inference: Inference,
-    scale: float,
-    highways: Highways | None,
-    start: Tensor | None = None,
-    schedule: Schedule | None = None,
-) -> tuple[Tensor, Relaxed]:
-    """The initial states, (L-1, B, N): the sweep, or `start` where given; and where T steps from there end."""
+def relax(step: EStep) -> tuple[Tensor, Relaxed]:
+    """The initial states, (L-1, B, N): the sweep, or those given; and where T steps from there end."""
+    parameters, x, architecture, inference = step.parameters, step.x, step.architecture, step.inference
     swept = initial_states(parameters, x, architecture)
-    initial = swept if start is None else start
-    tensors = {**parameters.named(), "mu_1": swept[0], "y": y, "z": initial}
-    fixed = None
-    if highways is not None:
-        tensors["feedback"] = highways.feedback
-        fixed = tuple(highways[1:])
-    momentum = 0.0
-    if schedule is not None:
-        tensors["precisions"], momentum = schedule
+    initial = swept if step.start is None else step.start
+    tensors = {**parameters.named(), "mu_1": swept[0], "y": step.y, "z": initial}
+    scale, fixed, momentum = step.scale, None, 0.0
+    if step.highways is not None:
+        tensors["feedback"] = step.highways.feedback
+        fixed = tuple(step.highways[1:])
+    if step.schedule is not None:
+        tensors["precisions"], momentum = step.schedule
 
     def work(tensors: Tensors) -> tuple[Tensor, ...]:
         return _descend(tensors, architecture, inference, scale, fixed, momentum)

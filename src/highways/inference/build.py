@@ -2,7 +2,11 @@
 
 It is a plain shared library behind a C interface: no header of torch goes into it, so it takes seconds to build
 and does not depend on torch's version. The cache is $HIGHWAYS_CACHE, or highways in $XDG_CACHE_HOME or ~/.cache;
-an entry is named by the source, the compiler and the processor, since it is built for that processor alone.
+an entry is named by the source, the flags and the processor, since it is built for that processor alone. So a
+machine without a compiler finds what another one of its kind has built.
+
+Code from the cache runs as the user. It is taken only from files that belong to the user or root, in a folder
+that no other can write, and only where it has the checksum that was written beside it.
 """
 
 import fcntl
@@ -11,8 +15,12 @@ import os
 import platform
 import shlex
 import shutil
+import stat
 import subprocess
-from functools import cache, partial
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from highways.files import write_atomically
@@ -22,71 +30,144 @@ SOURCE = Path(__file__).with_name("estep.cpp")
 
 
 class BuildError(RuntimeError):
-    """The kernel cannot be built here; one line says why."""
+    """The kernel cannot be had here; one line says why, and what to do."""
 
 
 def library() -> Path:
-    """The built library, from the cache or built now; BuildError where there is no compiler or it fails.
+    """The built library, from the cache or built now; BuildError where neither can be.
 
     Of many jobs that start at the same time one builds and the others wait for it.
     """
     try:
-        compiler = shlex.split(os.environ.get("CXX", "c++"))
         folder = cache_folder()
-    except (ValueError, RuntimeError) as error:
-        raise BuildError(str(error)) from None
-    if not compiler or shutil.which(compiler[0]) is None:
-        raise BuildError(f"no C++ compiler ({compiler[0] if compiler else 'CXX is empty'} not found)")
-    target = folder / f"estep-{_key(tuple(compiler))}.so"
-    if target.exists():
-        return target
-    try:
+        target = folder / f"estep-{_key()}.so"
+        if _intact(target):
+            return target
+        damaged = f"{target} is damaged (its checksum differs)" if target.exists() else None
+        compiler = _compiler(damaged)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with (folder / "lock").open("w", encoding="utf-8") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not target.exists():
-                # Whole or not at all: a library cut short would crash every later process.
-                write_atomically(target, partial(_compile, compiler))
+        _check_trusted(folder)
+        with _locked(folder / "lock"):
+            if not _intact(target):
+                if damaged:
+                    print(f"highways: {damaged}; building it again", file=sys.stderr)
+                _build(compiler, target)
     except OSError as error:
-        raise BuildError(f"{error.filename or folder}: {error.strerror}") from None
+        raise BuildError(f"{error.filename or folder}: {error.strerror or error}") from None
     return target
 
 
 def cache_folder() -> Path:
-    """Where built kernels are kept; RuntimeError where there is no home folder to fall back to."""
-    if os.environ.get("HIGHWAYS_CACHE"):
-        return Path(os.environ["HIGHWAYS_CACHE"]).resolve()
-    if os.environ.get("XDG_CACHE_HOME"):
-        return Path(os.environ["XDG_CACHE_HOME"]).resolve() / "highways"
-    return Path.home() / ".cache" / "highways"
+    """Where built kernels are kept; BuildError where there is no home folder to fall back to."""
+    try:
+        if os.environ.get("HIGHWAYS_CACHE"):
+            return Path(os.environ["HIGHWAYS_CACHE"]).resolve()
+        if os.environ.get("XDG_CACHE_HOME"):
+            return Path(os.environ["XDG_CACHE_HOME"]).resolve() / "highways"
+        return Path.home().resolve() / ".cache" / "highways"
+    except (RuntimeError, ValueError) as error:
+        raise BuildError(str(error)) from None
+
+
+def _checksum_file(target: Path) -> Path:
+    return target.with_name(f"{target.name}.sha256")
+
+
+def _intact(target: Path) -> bool:
+    """Whether the library is there as it was built; BuildError where another could have written it."""
+    try:
+        _check_trusted(target.parent)
+        _check_trusted(target)
+        _check_trusted(_checksum_file(target))
+        expected = _checksum_file(target).read_text(encoding="ascii", errors="replace").strip()
+        return _checksum(target) == expected
+    except FileNotFoundError:
+        return False
+
+
+def _check_trusted(path: Path) -> None:
+    """BuildError unless the folder or plain file is the user's or root's, and no other can write it."""
+    status = path.lstat()
+    remedy = "set HIGHWAYS_CACHE to a folder of your own"
+    if not (stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode)):
+        raise BuildError(f"{path} is neither a folder nor a plain file; delete it or {remedy}")
+    if status.st_uid not in (0, os.geteuid()):
+        raise BuildError(f"{path} belongs to another user (uid {status.st_uid}); {remedy}")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise BuildError(f"{path} can be written by others; {remedy}, or chmod go-w it")
+    for folder in path.parents:
+        mode = folder.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            raise BuildError(f"{folder} can be written by others, who could replace {path.name}; {remedy}")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock; a link in its place is refused, and what is there keeps its contents."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _compiler(damaged: str | None) -> list[str]:
+    """The command; BuildError where it cannot be found."""
+    try:
+        compiler = shlex.split(os.environ.get("CXX", "c++"))
+    except ValueError as error:
+        raise BuildError(f"CXX: {error}") from None
+    if not compiler or shutil.which(compiler[0]) is None:
+        missing = f"no C++ compiler ({compiler[0] if compiler else 'CXX is empty'} not found)"
+        raise BuildError(f"{damaged}, and there is {missing}" if damaged else missing)
+    return compiler
+
+
+def _build(compiler: list[str], target: Path) -> None:
+    """The library and its checksum, each whole or not at all; killed between the two, it is built again."""
+    _checksum_file(target).unlink(missing_ok=True)
+    write_atomically(target, partial(_compile, compiler))
+    write_atomically(_checksum_file(target), partial(_write_checksum, _checksum(target)))
 
 
 def _compile(compiler: list[str], built: Path) -> None:
-    run = subprocess.run(
-        [*compiler, *FLAGS, str(SOURCE), "-o", str(built)],
-        capture_output=True,
-        text=True,
-        check=False,
-        encoding="utf-8",
-    )
+    try:
+        run = subprocess.run(
+            [*compiler, *FLAGS, str(SOURCE), "-o", str(built)],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+    except OSError as error:
+        raise BuildError(f"{shlex.join(compiler)} cannot be executed: {error.strerror}") from None
     if run.returncode != 0:
         reason = next((line for line in run.stderr.splitlines() if "error" in line), f"exit {run.returncode}")
         raise BuildError(f"{shlex.join(compiler)} failed: {reason}")
+    if not built.exists():
+        raise BuildError(f"{shlex.join(compiler)} wrote no library")
+    built.chmod(0o755)
 
 
-@cache
-def _key(compiler: tuple[str, ...]) -> str:
-    version = subprocess.run(
-        [*compiler, "--version"], capture_output=True, text=True, check=False, encoding="utf-8"
-    ).stdout
-    parts = (SOURCE.read_text(encoding="utf-8"), *FLAGS, *compiler, version, platform.machine(), _processor())
+def _write_checksum(checksum: str, path: Path) -> None:
+    path.write_text(checksum + "\n", encoding="ascii")
+    path.chmod(0o644)
+
+
+def _checksum(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _key() -> str:
+    parts = (SOURCE.read_text(encoding="utf-8"), *FLAGS, platform.machine(), _processor())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def _processor() -> str:
     """The model and the instruction sets of the processor, as Linux tells them."""
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return platform.processor()
     wanted = ("model name", "flags", "Features")

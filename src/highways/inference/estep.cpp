@@ -13,6 +13,10 @@
 // The next step may therefore follow two layers behind (the output error, which the highways carry to all layers, is
 // known as soon as the top layer has moved), and so on: a few walkers, one per step, go down the network together, and
 // a layer is fetched from memory once for all of them. The arithmetic is the same, to the bit.
+//
+// A product that is added to something is an explicit `fma`, and the compiler contracts nothing by itself
+// (-ffp-contract=off): it would choose differently for the two halves of a tile, and the bits of a sample would depend
+// on its place in the batch.
 
 #include <algorithm>
 #include <atomic>
@@ -28,6 +32,12 @@
 #include <vector>
 
 #include <unistd.h>
+
+#if defined(__AVX__)
+#include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
+#endif
 
 namespace {
 
@@ -77,6 +87,23 @@ struct Problem {
 
 namespace {
 
+// ---- Vectors
+
+inline vec spread(float value) { return value - vec{}; }
+
+// a b + c, rounded once where the processor can.
+inline vec fma(vec a, vec b, vec c) {
+#if defined(__AVX512F__)
+  return _mm512_fmadd_ps(a, b, c);
+#elif defined(__FMA__)
+  return _mm256_fmadd_ps(a, b, c);
+#elif defined(__ARM_FEATURE_FMA) && defined(__ARM_NEON)
+  return (vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#else
+  return a * b + c;
+#endif
+}
+
 // ---- Products
 
 // The halves of a row of a tile, (units, R).
@@ -94,19 +121,23 @@ template <int COUNT, class Start, class Done>
 inline __attribute__((always_inline)) void product_rows(int m, const float* __restrict w, ptrdiff_t row,
                                                         ptrdiff_t column, const float* __restrict in, int inner,
                                                         const Start& start, const Done& done) {
-  vec sum[COUNT][2];
+  vec sum[COUNT][2];  // in registers, as long as every loop over it is unrolled
+#pragma GCC unroll 16
   for (int i = 0; i < COUNT; ++i)
+#pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) sum[i][half] = start(m + i, half);
   for (int k = 0; k < inner; ++k) {
     const vec left = load(in, k, 0), right = load(in, k, 1);
     const float* weight = w + m * row + k * column;
 #pragma GCC unroll 16
     for (int i = 0; i < COUNT; ++i) {
-      sum[i][0] += weight[i * row] * left;
-      sum[i][1] += weight[i * row] * right;
+      sum[i][0] = fma(spread(weight[i * row]), left, sum[i][0]);
+      sum[i][1] = fma(spread(weight[i * row]), right, sum[i][1]);
     }
   }
+#pragma GCC unroll 16
   for (int i = 0; i < COUNT; ++i)
+#pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) done(m + i, half, sum[i][half]);
 }
 
@@ -122,7 +153,7 @@ inline __attribute__((always_inline)) void product(const float* w, ptrdiff_t row
 // w in + bias, w (outer, inner). The usual width is compiled with known strides.
 template <class Done>
 inline void multiply(const float* w, const float* in, int outer, int inner, const float* bias, const Done& done) {
-  const auto start = [=](int m, int) { return vec{} + (bias ? bias[m] : 0.0f); };
+  const auto start = [=](int m, int) { return spread(bias ? bias[m] : 0.0f); };
   if (inner == 128)
     product<ROWS>(w, 128, 1, in, outer, 128, start, done);
   else
@@ -146,17 +177,19 @@ inline vec square_root(vec a) {
   return a;
 }
 
+// A NaN stays one.
 template <int PHI>
 inline vec phi(vec a) {
-  if (PHI == RELU) return a > 0.0f ? a : vec{};
+  if (PHI == RELU) return vec{} > a ? vec{} : a;
   for (int i = 0; i < LANES; ++i) a[i] = std::tanh(a[i]);
   return a;
 }
 
-// phi'(a) from the activity phi(a).
+// delta phi'(a), with phi' from the activity phi(a).
 template <int PHI>
-inline vec slope(vec activity) {
-  return PHI == RELU ? (activity > 0.0f ? vec{} + 1.0f : vec{}) : 1.0f - activity * activity;
+inline vec times_slope(vec delta, vec activity) {
+  if (PHI == RELU) return activity <= 0.0f ? vec{} : delta;
+  return delta * fma(-activity, activity, spread(1.0f));
 }
 
 // Logits (C, R) become the output error y - softmax.
@@ -298,7 +331,7 @@ class Tile {
     for (int n = 0; n < width; ++n)
       for (int half = 0; half < 2; ++half) {
         const vec q = normalisable(load(layer(j), n, half));
-        squares[half] += q * q;
+        squares[half] = fma(q, q, squares[half]);
       }
     set_inverse(j, squares);
   }
@@ -343,7 +376,7 @@ class Tile {
     predict_with(j, [&](int n, int half, vec mu) {
       const vec difference = pi * (load(state, n, half) - mu);
       store(error.get(), n, half, difference);
-      if (BEHIND) store(seen.get(), n, half, difference * slope<PHI>(mu));
+      if (BEHIND) store(seen.get(), n, half, times_slope<PHI>(difference, mu));
     });
   }
 
@@ -365,10 +398,10 @@ class Tile {
     const float *state = layer(j), *scale = gain(j), *over = inverse.get() + j * R;
     vec sum[2] = {};
     multiply_transposed(w, above, width, units, [&](int n, int half, vec value) {
-      if (INSIDE) value *= slope<PHI>(load(h.get(), n, half));
+      if (INSIDE) value = times_slope<PHI>(value, load(h.get(), n, half));
       if (scale) {
         value *= scale[n];
-        sum[half] += value * normalisable(load(state, n, half));
+        sum[half] = fma(value, normalisable(load(state, n, half)), sum[half]);
       }
       store(u, n, half, skipped ? value + load(skipped, n, half) : value);
     });
@@ -437,8 +470,8 @@ class Tile {
     const auto without_highway = [&](int n, int half) {
       vec pulled = load(u, n, half);
       const vec value = load(state, n, half), q = normalisable(value);
-      if (normalised) pulled = (pulled - q * load(radial, 0, half)) * load(over, 0, half);
-      if (BEFORE) pulled *= slope<PHI>(q);
+      if (normalised) pulled = fma(-q, load(radial, 0, half), pulled) * load(over, 0, half);
+      if (BEFORE) pulled = times_slope<PHI>(pulled, q);
       return load(error.get(), n, half) - pulled;
     };
     const auto descend = [&](int n, int half, vec gradient) {
@@ -446,21 +479,21 @@ class Tile {
       vec value = load(state, n, half);
       if (p.adam) {
         vec first = load(m_j, n, half), second = load(v_j, n, half);
-        first += static_cast<float>(1.0 - BETA_1) * (gradient - first);
-        second = static_cast<float>(BETA_2) * second + static_cast<float>(1.0 - BETA_2) * gradient * gradient;
-        value -= step * first / (square_root(second) * correction + p.eps);
+        first = fma(spread(1.0 - BETA_1), gradient - first, first);
+        second = fma(static_cast<float>(1.0 - BETA_2) * gradient, gradient, static_cast<float>(BETA_2) * second);
+        value -= step * first / fma(square_root(second), spread(correction), spread(p.eps));
         store(m_j, n, half, first);
         store(v_j, n, half, second);
       } else if (p.momentum) {
-        const vec velocity = p.momentum * load(m_j, n, half) + gradient;
-        value -= step * (gradient + p.momentum * velocity);
+        const vec velocity = fma(spread(p.momentum), load(m_j, n, half), gradient);
+        value = fma(spread(-step), fma(spread(p.momentum), velocity, gradient), value);
         store(m_j, n, half, velocity);
       } else {
-        value -= step * gradient;
+        value = fma(spread(-step), gradient, value);
       }
       store(state, n, half, value);
       const vec q = normalisable(value);
-      squares[half] += q * q;
+      squares[half] = fma(q, q, squares[half]);
     };
     product<4>(feedback, 1, width, walker.output.get(), width, feedback ? classes : 0, without_highway, descend);
     if (normalised) set_inverse(j, squares);

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from highways.energy import Errors, Highways, Relaxed, Schedule
+from highways.energy import Errors, Relaxed
 from highways.inference.build import BuildError, library
+from highways.inference.estep import EStep, check_network
 from highways.network import Architecture, Parameters, first_prediction
-from highways.spec import Inference
 
 # In the order of the enumerations of estep.cpp.
 _ACTIVATIONS = ("post", "pre", "both", "pre_norm")
@@ -36,12 +36,15 @@ class _Problem(ctypes.Structure):
 
 @cache
 def load() -> ctypes.CDLL:
-    """The library, built where it is not in the cache yet; build.BuildError where it cannot be."""
+    """The library, built where it is not in the cache yet; build.BuildError where it cannot be had."""
     path = library()
     try:
-        return ctypes.CDLL(str(path))
-    except OSError as error:
+        loaded = ctypes.CDLL(str(path))
+        for function in ("highways_sweep", "highways_relax"):
+            getattr(loaded, function)
+    except (OSError, AttributeError) as error:
         raise BuildError(f"{path} cannot be loaded ({error}); delete it") from None
+    return loaded
 
 
 def supports(device: torch.device, dtype: torch.dtype) -> bool:
@@ -50,7 +53,8 @@ def supports(device: torch.device, dtype: torch.dtype) -> bool:
 
 @torch.no_grad()
 def initial_states(parameters: Parameters, x: Tensor, architecture: Architecture) -> Tensor:
-    """States that equal their predictions bit for bit, (L-1, B, N)."""
+    """States that equal their predictions bit for bit, (L-1, B, N); ValueError as of `check_network`."""
+    check_network(parameters, x)
     mu_1 = first_prediction(parameters, x, architecture)
     states = mu_1.new_empty(parameters.depth - 1, *mu_1.shape)
     _call("highways_sweep", parameters, mu_1, architecture, states=states)
@@ -58,46 +62,40 @@ def initial_states(parameters: Parameters, x: Tensor, architecture: Architecture
 
 
 @torch.no_grad()
-def relax(
-    parameters: Parameters,
-    x: Tensor,
-    y: Tensor,
-    architecture: Architecture,
-    inference: Inference,
-    scale: float,
-    highways: Highways | None,
-    start: Tensor | None = None,
-    schedule: Schedule | None = None,
-) -> tuple[Tensor, Relaxed]:
-    """The initial states, (L-1, B, N): the sweep, or `start` where given; and where T steps from there end."""
-    swept = initial_states(parameters, x, architecture)
-    initial = swept if start is None else start
+def relax(step: EStep) -> tuple[Tensor, Relaxed]:
+    """The initial states, (L-1, B, N): the sweep, or those given; and where T steps from there end."""
+    inference = step.inference
+    swept = initial_states(step.parameters, step.x, step.architecture)
+    initial = swept if step.start is None else step.start
     states = initial.clone(memory_format=torch.contiguous_format)
-    mu, error = torch.empty_like(states), Errors(torch.empty_like(states), torch.empty_like(y))
+    mu, error = torch.empty_like(states), Errors(torch.empty_like(states), states.new_empty(step.y.shape))
     settings: dict[str, Any] = {
         "adam": inference.optimizer == "adam",
         "steps": inference.steps,
-        "settled": start is None,
+        "settled": step.start is None,
         "step_size": inference.step_size,
         "eps": inference.eps,
-        "scale": scale,
+        "scale": step.scale,
         "threads": torch.get_num_threads(),
         "walkers": WALKERS,
     }
-    if highways is not None:
-        settings |= {"first": highways.first, "every": highways.every, "feedback": highways.feedback}
-        settings["cut"] = not highways.chain
-    if schedule is not None:
-        settings |= schedule._asdict()
-    settings |= {"y": y, "states": states, "predictions": mu, "errors": error.hidden, "output_error": error.output}
-    _call("highways_relax", parameters, swept[0], architecture, **settings)
+    if step.highways is not None:
+        first, every, chain = step.highways[1:]
+        settings |= {"first": first, "every": every, "cut": not chain, "feedback": step.highways.feedback}
+    if step.schedule is not None:
+        settings |= step.schedule._asdict()
+    settings |= {"y": step.y, "states": states, "predictions": mu}
+    settings |= {"errors": error.hidden, "output_error": error.output}
+    _call("highways_relax", step.parameters, swept[0], step.architecture, **settings)
     return initial, Relaxed(states, mu, error)
 
 
 def _call(
     function: str, parameters: Parameters, mu_1: Tensor, architecture: Architecture, **settings: Any
 ) -> None:
-    """Describe the problem to the library and call it; tensors are passed by address."""
+    """Describe the problem, whose arrays have been checked, to the library and call it; tensors go by address."""
+    if not supports(mu_1.device, mu_1.dtype):
+        raise ValueError(f"native kernel: float32 on the CPU, not {mu_1.dtype} on {mu_1.device}")
     if architecture.skips and (architecture.activation != "pre" or parameters.gain.numel()):
         raise ValueError("native kernel: skips are those of muPC: phi before the matrix, nothing normalised")
     description = {
@@ -119,14 +117,9 @@ def _call(
         "b_out": parameters.b_out,
         **settings,
     }
-    addresses: dict[str, Any] = {}
-    for name, value in description.items():
-        if isinstance(value, Tensor):
-            if not (value.is_contiguous() and supports(value.device, value.dtype)):
-                raise ValueError(f"native kernel: {name} must be a contiguous float32 tensor on the CPU")
-            addresses[name] = value.data_ptr()
-        else:
-            addresses[name] = value
-    problem = _Problem(**addresses)
+    # Kept until the library returns, since some are copies. What the library writes to is contiguous already.
+    arrays = {name: value.contiguous() for name, value in description.items() if isinstance(value, Tensor)}
+    addresses = {name: array.data_ptr() for name, array in arrays.items()}
+    problem = _Problem(**{**description, **addresses})
     if getattr(load(), function)(ctypes.byref(problem)) != 0:
         raise MemoryError("the native kernel found no memory for the states")

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from highways.energy import Errors, Highways, Relaxed, Schedule
+from highways.energy import Errors, Highways, Relaxed
+from highways.inference.estep import EStep
 from highways.inference.optimizer import state_optimizer
 from highways.network import Architecture, Parameters
-from highways.spec import Inference
 
 
 def prediction(parameters: Parameters, layer: int, z: Tensor, architecture: Architecture) -> Tensor:
@@ -92,21 +92,13 @@ def augmented_energy(
     return total + (endpoints * torch.matmul(output_error, highways.feedback)).sum()
 
 
-def relax(
-    parameters: Parameters,
-    x: Tensor,
-    y: Tensor,
-    architecture: Architecture,
-    inference: Inference,
-    scale: float,
-    highways: Highways | None,
-    start: Tensor | None = None,
-    schedule: Schedule | None = None,
-) -> tuple[Tensor, Relaxed]:
-    """The initial states, (L-1, B, N): the sweep, or `start` where given; and where T steps from there end."""
-    swept = initial_states(parameters, x, architecture)
+def relax(step: EStep) -> tuple[Tensor, Relaxed]:
+    """The initial states, (L-1, B, N): the sweep, or those given; and where T steps from there end."""
+    parameters, y, architecture, inference = step.parameters, step.y, step.architecture, step.inference
+    highways, schedule = step.highways, step.schedule
+    swept = initial_states(parameters, step.x, architecture)
     mu_1 = swept[0]
-    initial = swept if start is None else start
+    initial = swept if step.start is None else step.start
     z = initial.clone()
     update = state_optimizer(inference, z, schedule.momentum if schedule else 0.0)
     for t in range(1, inference.steps + 1):
@@ -115,7 +107,7 @@ def relax(
             precisions = schedule.precisions[t - 1] if schedule else None
             total = augmented_energy(parameters, mu_1, y, free, architecture, highways, precisions)
             (gradient,) = torch.autograd.grad(total, free)
-        update(z, gradient * scale, t)
+        update(z, gradient * step.scale, t)
     with torch.no_grad():
         *hidden, logits = predictions(parameters, mu_1, z, architecture)
         mu = torch.stack(hidden)
