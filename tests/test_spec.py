@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from highways import record
+from highways import status
 from highways.fields import SpecError
 from highways.runs import Run
 from highways.spec import Conventions, Highway, Learning, Network, RunSpec
@@ -117,9 +117,9 @@ def test_a_key_that_came_later_changes_no_hash_at_its_default(tiny):
 def test_a_record_with_another_value_of_a_later_key_is_not_that_of_the_run(tiny):
     spec = tiny()
     without = spec.changed({"conventions.normalisation": "none"})
-    assert record.differences({"spec": without.to_dict()}, Run("", spec)) == ["conventions.normalisation"]
-    assert record.differences({"spec": spec.to_dict()}, Run("", without)) == ["conventions.normalisation"]
-    assert record.differences({"spec": spec.to_dict()}, Run("", spec)) == []
+    assert status.differences({"spec": without.to_dict()}, Run("", spec)) == ["conventions.normalisation"]
+    assert status.differences({"spec": spec.to_dict()}, Run("", without)) == ["conventions.normalisation"]
+    assert status.differences({"spec": spec.to_dict()}, Run("", spec)) == []
 
 
 def test_every_field_changes_the_hash(tiny):

@@ -13,7 +13,7 @@ from highways.errors import UserError
 from highways.files import write_atomically
 from highways.runs import Run
 from highways.spec import RunSpec
-from highways.status import FINISHED, state
+from highways.status import FINISHED, differences, state
 
 PACKAGE = Path(__file__).parent
 _NAME = "highways-bundle"
@@ -159,7 +159,7 @@ def _taken(file: Path, path: str, runs: Mapping[str, Run], folder: Path) -> str:
         document = record.read(file)
     except record.RecordError as error:
         return f"left: {error}"
-    if keys := record.differences(document, runs[path]):
+    if keys := differences(document, runs[path]):
         return f"left: made with another {', '.join(keys)}"
     record.write(folder / f"{path}.json", document)
     return "taken"

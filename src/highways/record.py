@@ -10,7 +10,6 @@ from typing import Any
 from highways.errors import UserError
 from highways.fields import SpecError
 from highways.files import write_text
-from highways.runs import Run
 from highways.spec import RunSpec
 
 VERSION = 2
@@ -71,24 +70,3 @@ def comparable(record: dict[str, Any]) -> dict[str, Any]:
     """The record without what may differ between two runs of one spec on one machine: times and attempts."""
     provenance = {key: value for key, value in record["provenance"].items() if key != "finished"}
     return {**{key: value for key, value in record.items() if key != "timing"}, "provenance": provenance}
-
-
-def differences(record: dict[str, Any], run: Run) -> list[str]:
-    """Keys of the spec in which a record differs from the run that it should be of.
-
-    What a selection supplies is not known in advance and does not count.
-    """
-    found = RunSpec.from_dict(record["spec"]).complete()
-    keys = _different(run.spec.complete(), found)
-    return [key for key in keys if not (run.selection is not None and key in run.swept)]
-
-
-def _different(expected: dict[str, Any], found: dict[str, Any], where: str = "") -> list[str]:
-    keys = []
-    for key, value in expected.items():
-        other = found.get(key)
-        if isinstance(value, dict) and isinstance(other, dict):
-            keys += _different(value, other, f"{where}{key}.")
-        elif value != other:
-            keys.append(f"{where}{key}")
-    return keys

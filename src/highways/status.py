@@ -46,12 +46,33 @@ def outdated(run: Run, folder: Path) -> list[str]:
 
 def _differences(document: dict[str, Any], run: Run, folder: Path) -> list[str]:
     """Keys in which a record differs from what is asked for, which the selection of its sweep says in part."""
-    keys = record.differences(document, run)
+    keys = differences(document, run)
     if run.selection is not None:
         chosen = selections_folder(folder) / f"{run.selection}.json"
         settings = json.loads(chosen.read_text(encoding="utf-8"))["settings"] if chosen.exists() else {}
         spec = RunSpec.from_dict(document["spec"])
         keys += [key for key, value in settings.items() if spec.setting(key) != value]
+    return keys
+
+
+def differences(document: dict[str, Any], run: Run) -> list[str]:
+    """Keys of the spec in which a record differs from the run that it should be of.
+
+    What a selection supplies is not known in advance and does not count.
+    """
+    found = RunSpec.from_dict(document["spec"]).complete()
+    keys = _different(run.spec.complete(), found)
+    return [key for key in keys if not (run.selection is not None and key in run.swept)]
+
+
+def _different(expected: dict[str, Any], found: dict[str, Any], where: str = "") -> list[str]:
+    keys = []
+    for key, value in expected.items():
+        other = found.get(key)
+        if isinstance(value, dict) and isinstance(other, dict):
+            keys += _different(value, other, f"{where}{key}.")
+        elif value != other:
+            keys.append(f"{where}{key}")
     return keys
 
 

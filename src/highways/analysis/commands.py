@@ -22,6 +22,7 @@ from highways.fields import SpecError
 from highways.files import write_text
 from highways.runs import Config, Run
 from highways.spec import RunSpec
+from highways.status import differences
 
 T = TypeVar("T")
 Makers = Mapping[str, Callable[[Config, Path], T]]
@@ -72,7 +73,7 @@ def select(records: Sequence[Path], out_file: Path) -> None:
     swept = ["learning.lr"]
     for path, spec in specs.items():
         own = Run("", replace(spec, seed=first.seed))
-        different = [key for key in record.differences({"spec": first.to_dict()}, own) if key not in swept]
+        different = [key for key in differences({"spec": first.to_dict()}, own) if key not in swept]
         if any(not key.startswith(("learning.", "rule.")) for key in different):
             raise SelectionError(
                 f"select: {path} and {first_path} differ in {', '.join(different)}; a sweep is over keys of "

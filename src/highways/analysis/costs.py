@@ -10,6 +10,7 @@ import pandas as pd
 from highways import cost, record
 from highways.analysis.rendering import Table
 from highways.runs import Run
+from highways.status import differences
 
 
 def read_all(runs: Mapping[str, Run], folder: Path) -> dict[str, dict[str, Any]]:
@@ -20,7 +21,7 @@ def read_all(runs: Mapping[str, Run], folder: Path) -> dict[str, dict[str, Any]]
             document = record.read(folder / f"{path}.json")
         except (record.RecordError, OSError):
             continue
-        if not record.differences(document, run):
+        if not differences(document, run):
             found[path] = document
     return found
 

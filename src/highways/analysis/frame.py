@@ -13,6 +13,7 @@ import pandas as pd
 from highways import cost, record
 from highways.runs import Run
 from highways.spec import RunSpec
+from highways.status import differences
 
 _IDENTITY = {
     "path": "object",
@@ -142,7 +143,7 @@ def _outcome(run: Run, folder: Path) -> _Outcome:
     except record.RecordError as error:
         text = str(error).removeprefix(f"{path}: ")
         return _Outcome("invalid", textwrap.shorten(text, 300, placeholder=" ..."))
-    different = record.differences(document, run)
+    different = differences(document, run)
     if different:
         return _Outcome("invalid", f"made with another setting: {', '.join(different)}")
     return _Outcome(document["status"], record=document)
