@@ -125,9 +125,10 @@ def remedies(config: Config) -> list[Remedy]:
             derived = {**config, "seeds": place["seeds"]}
             if entry.get("tuned", True):
                 derived["experiment"] = f"remedies/{entry['name']}"
-            if "exception" in entry:
-                row = {"method": entry["method"], "depth": place["depth"], **entry["exception"]}
-                derived["exceptions"] = [*config["exceptions"], row]
+            # An exception of its own stands in for the configuration's, so only where that has one.
+            key = {"method": entry["method"], "depth": place["depth"]}
+            if "exception" in entry and any(key.items() <= row.items() for row in config["exceptions"]):
+                derived["exceptions"] = [*config["exceptions"], {**key, **entry["exception"]}]
             cell = (place["dataset"], place["depth"], entry["method"])
             found.append(Remedy(entry["name"], entry["title"], entry, derived, cell))
     return found
