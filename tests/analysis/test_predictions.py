@@ -7,7 +7,8 @@ from remedied import rules, write_all
 from shown import datum, notes
 
 from highways.analysis import predictions, verdict
-from highways.analysis.rules import CAVEAT, CELL_RULES, FAILS, HOLDS, NOT_RUN
+from highways.analysis.parts import CAVEAT, FAILS, HOLDS, NOT_RUN
+from highways.analysis.rules import CELL_RULES
 from highways.analysis.tables import TABLES
 from highways.remedies import remedies as asked_for
 

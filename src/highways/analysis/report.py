@@ -74,11 +74,14 @@ def write(config: Config, sources: Sources, out: Path, *, artefacts: bool = True
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    parts_run, parts_left = verdict.parts_not_run(judged)
     page = environment.get_template("report.html.j2").render(
         version=__version__,
         problems=problems,
         counts=document["counts"],
         claims=judged,
+        parts_run=parts_run,
+        parts_left=parts_left,
         method=verdict.METHOD,
         sections=sections,
         appendix=[rendering.to_html(table) for table in appendix],

@@ -1,151 +1,154 @@
 """The rules that decide a claim of the paper on accuracies, each on the cells that the claim names.
 
-A rule returns one part per cell. A part holds or fails where a 95 % confidence interval lies wholly on one side of
-what is claimed, and is undecided where the interval contains the limit; fewer than three seeds are a caveat.
+A rule returns one part per cell: a number, and the region in which the claim says it lies. The part holds where
+the 95 % confidence interval lies in the region, fails where it lies outside, and is undecided in between: two
+one-sided tests at 2.5 %, either way. docs/verdict.md has all rules in a table.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
-from highways.analysis.evidence import FULL, Accuracies, Sample, Sweeps, difference
+from scipy import stats
+
+from highways.analysis.evidence import FULL, Accuracies, Estimate, Sample, Sweeps, combined, difference
 from highways.analysis.notes import DATASET_TITLES, place_label
+from highways.analysis.parts import (
+    BORNE_OUT,
+    CAVEAT,
+    FAILS,
+    HOLDS,
+    LEVEL,
+    MEASURED,
+    UNDECIDED,
+    Claim,
+    Part,
+    Region,
+    above,
+    below,
+    decided,
+    joined,
+    missing,
+)
 
-HOLDS, CAVEAT, FAILS, NOT_RUN = "holds", "holds with a caveat", "does not hold", "not run"
-UNDECIDED = "undecided"
-Claim = dict[str, Any]
-# Of a confidence interval, low and high: does it lie on the claimed side, and does it lie on the other?
-Side = Callable[[float, float], tuple[bool, bool]]
-
-
-@dataclass(frozen=True)
-class Part:
-    """One cell of a claim: where, the numbers, the verdict, and the reason for a caveat."""
-
-    where: str
-    finding: str
-    verdict: str
-    caveat: str = ""
-
-
-def joined(*reasons: str) -> str:
-    """Those reasons for a caveat that there are."""
-    return "; ".join(reason for reason in reasons if reason)
-
-
-def missing(where: str) -> Part:
-    return Part(where, "not run", NOT_RUN)
+NO_ADVANTAGE = 1.0  # points within which two methods count as equal where a claim names no margin
+TREND_DEPTHS = 3  # that a slope needs
 
 
-def _decided(where: str, finding: str, claimed: tuple[bool, bool], *samples: Sample) -> Part:
-    """A part from (the interval lies on the claimed side, the interval lies on the other side)."""
-    n = min(sample.n for sample in samples)
-    fewer = "" if n >= FULL else f"{n} of {FULL} seeds"
-    if claimed[1]:
-        return Part(where, finding, FAILS, fewer)
-    if not claimed[0]:
-        return Part(where, finding, UNDECIDED, fewer or "the interval contains the limit")
-    return Part(where, finding, CAVEAT if fewer else HOLDS, fewer)
-
-
-def _compare(claim: Claim, by: Accuracies, one: str, other: str, side: Side) -> Iterator[Part]:
+def _compare(claim: Claim, by: Accuracies, one: str, other: str, region: Region) -> Iterator[Part]:
     """A part per data set and depth from the difference of two methods."""
+    for dataset, depth, last in _cells(claim):
+        a, b = by.accuracy(dataset, depth, one), by.accuracy(dataset, depth, other)
+        where = place_label(dataset, depth)
+        if a is None or b is None:
+            yield replace(missing(where), decisive=last)
+            continue
+        gap = difference(a, b)
+        finding = f"{by.title(one)} {a.text}, {by.title(other)} {b.text}: {gap.value:+.1f} {_interval(gap)}"
+        yield replace(decided(where, finding, gap, region, a, b), decisive=last)
+
+
+def _cells(claim: Claim) -> Iterator[tuple[str, int, bool]]:
+    """The data sets and depths of a claim, and whether this is the deepest of a claim about very deep networks."""
     for dataset in claim["datasets"]:
         for depth in claim["depths"]:
-            a, b = by.accuracy(dataset, depth, one), by.accuracy(dataset, depth, other)
-            where = place_label(dataset, depth)
-            if a is None or b is None:
-                yield missing(where)
-                continue
-            gap, low, high = difference(a, b)
-            finding = f"{by.title(one)} {a.text}, {by.title(other)} {b.text}: {gap:+.1f} [{low:.1f}, {high:.1f}]"
-            yield _decided(where, finding, side(low, high), a, b)
+            yield dataset, depth, bool(claim.get("deep")) and depth == max(claim["depths"])
+
+
+def _interval(estimate: Estimate, digits: int = 1) -> str:
+    low, high = estimate.interval
+    return f"[{low:.{digits}f}, {high:.{digits}f}]"
 
 
 def no_advantage(claim: Claim, by: Accuracies) -> Iterator[Part]:
-    """One method is not significantly better than another."""
-    return _compare(claim, by, claim["better"], claim["than"], lambda low, high: (low <= 0, low > 0))
+    """One method is better than another by less than a margin, if at all."""
+    return _compare(claim, by, claim["better"], claim["than"], below(claim.get("margin", NO_ADVANTAGE)))
 
 
 def comparable(claim: Claim, by: Accuracies) -> Iterator[Part]:
     """Two methods lie within a margin of each other."""
-    m = claim["margin"]
-    side = lambda low, high: (-m < low and high < m, high < -m or low > m)  # noqa: E731
-    return _compare(claim, by, claim["method"], claim["with"], side)
+    return _compare(claim, by, claim["method"], claim["with"], (-claim["margin"], claim["margin"]))
 
 
 def better(claim: Claim, by: Accuracies) -> Iterator[Part]:
-    """One method is better than another by at least so many points."""
-    side = lambda low, high: (low > claim["by"], high < claim["by"])  # noqa: E731
-    return _compare(claim, by, claim["method"], claim["than"], side)
+    """One method is better than another, or than each of several, by at least so many points."""
+    others = [claim["than"]] if isinstance(claim["than"], str) else claim["than"]
+    for other in others:
+        yield from _compare(claim, by, claim["method"], other, above(claim["by"]))
 
 
 def not_worse(claim: Claim, by: Accuracies) -> Iterator[Part]:
     """One method is at most a margin worse than another."""
-    side = lambda low, high: (low > -claim["margin"], high < -claim["margin"])  # noqa: E731
-    return _compare(claim, by, claim["method"], claim["than"], side)
+    return _compare(claim, by, claim["method"], claim["than"], above(-claim["margin"]))
 
 
 def falls(claim: Claim, by: Accuracies) -> Iterator[Part]:
-    """A method loses more than so many points from one depth to another."""
+    """From one depth to another a method loses at least `by` points, and where it is given at most `at_most`."""
     for dataset in claim["datasets"]:
         shallow = by.accuracy(dataset, claim["shallow"], claim["method"])
         deep = by.accuracy(dataset, claim["deep"], claim["method"])
         where = f"{DATASET_TITLES[dataset]} L={claim['shallow']} to {claim['deep']}"
-        # The seeds of two depths have nothing in common but their number.
-        unpaired = None if shallow is None else replace(shallow, seeds={})
-        yield _loss(where, unpaired, deep, lambda low, high: (low > claim["by"], high < claim["by"]))
+        yield _loss(where, shallow, deep, (claim["by"], claim.get("at_most", math.inf)))
 
 
-def _loss(where: str, before: Sample | None, after: Sample | None, side: Side) -> Part:
-    """A part from what is lost between two samples."""
+def _loss(where: str, before: Sample | None, after: Sample | None, region: Region) -> Part:
+    """A part from what is lost between two samples, whose seeds have nothing in common but their numbers."""
     if before is None or after is None:
         return missing(where)
-    gap, low, high = difference(before, after)
-    finding = f"{before.text} to {after.text}: loses {gap:.1f} [{low:.1f}, {high:.1f}]"
-    return _decided(where, finding, side(low, high), before, after)
+    own = replace(after, seeds={-1 - seed: value for seed, value in after.seeds.items()})
+    loss = difference(before, own)
+    finding = f"{before.text} to {after.text}: loses {loss.value:.1f} {_interval(loss)}"
+    return decided(where, finding, loss, region, before, after)
 
 
-def below(claim: Claim, by: Accuracies) -> Iterator[Part]:
+def stays_below(claim: Claim, by: Accuracies) -> Iterator[Part]:
     """A method stays below a limit."""
-
-    def side(sample: Sample, low: float, high: float) -> tuple[bool, bool]:
-        return high < claim["limit"], low > claim["limit"]
-
-    return _each(claim, by, side)
+    return _each(claim, by, below(claim["limit"]))
 
 
-def above(claim: Claim, by: Accuracies) -> Iterator[Part]:
+def comes_above(claim: Claim, by: Accuracies) -> Iterator[Part]:
     """A method comes out above a limit."""
-
-    def side(sample: Sample, low: float, high: float) -> tuple[bool, bool]:
-        return low > claim["limit"], high < claim["limit"]
-
-    return _each(claim, by, side)
+    return _each(claim, by, above(claim["limit"]))
 
 
 def within(claim: Claim, by: Accuracies) -> Iterator[Part]:
-    """The mean of a method lies in a range; outside it is undecided while the interval reaches the range."""
-
-    def side(sample: Sample, low: float, high: float) -> tuple[bool, bool]:
-        inside = claim["low"] - 0.05 <= sample.mean <= claim["high"] + 0.05  # the range is printed to one digit
-        return inside, high < claim["low"] or low > claim["high"]
-
-    return _each(claim, by, side)
+    """The mean of a method lies in a range, which is printed to one digit."""
+    return _each(claim, by, (claim["low"] - 0.05, claim["high"] + 0.05))
 
 
-def _each(
-    claim: Claim, by: Accuracies, side: Callable[[Sample, float, float], tuple[bool, bool]]
-) -> Iterator[Part]:
+def _each(claim: Claim, by: Accuracies, region: Region) -> Iterator[Part]:
     """A part per data set and depth from one method."""
+    for dataset, depth, last in _cells(claim):
+        where, sample = place_label(dataset, depth), by.accuracy(dataset, depth, claim["method"])
+        if sample is None:
+            yield replace(missing(where), decisive=last)
+            continue
+        finding = f"{sample.text} {_interval(sample.estimate)}"
+        yield replace(decided(where, finding, sample.estimate, region, sample), decisive=last)
+
+
+def no_trend(claim: Claim, by: Accuracies) -> Iterator[Part]:
+    """The accuracy changes by less than a margin per doubling of the depth: the slope of the means over log2 L."""
     for dataset in claim["datasets"]:
-        for depth in claim["depths"]:
-            where, sample = place_label(dataset, depth), by.accuracy(dataset, depth, claim["method"])
-            yield (
-                missing(where)
-                if sample is None
-                else _decided(where, sample.text, side(sample, *sample.interval), sample)
-            )
+        found = {depth: by.accuracy(dataset, depth, claim["method"]) for depth in claim["depths"]}
+        samples = {depth: sample for depth, sample in found.items() if sample is not None}
+        if len(samples) >= TREND_DEPTHS:
+            slope = _slope(samples)
+            where = f"{DATASET_TITLES[dataset]} L={min(samples)} to {max(samples)}"
+            values = ", ".join(f"{sample.mean:.1f}" for sample in samples.values())
+            finding = f"{values}: {slope.value:+.2f} {_interval(slope, 2)} points per doubling"
+            yield decided(where, finding, slope, (-claim["margin"], claim["margin"]), *samples.values())
+        for depth in sorted(found.keys() - samples.keys()):
+            last = depth == max(claim["depths"])
+            yield replace(missing(place_label(dataset, depth)), decisive=bool(claim.get("deep")) and last)
+
+
+def _slope(samples: dict[int, Sample]) -> Estimate:
+    """Least squares of the means over log2 of the depth; its error is that of the means."""
+    logs = [math.log2(depth) for depth in samples]
+    middle = sum(logs) / len(logs)
+    square = sum((x - middle) ** 2 for x in logs)
+    return combined(*(((x - middle) / square, sample) for x, sample in zip(logs, samples.values(), strict=True)))
 
 
 def transition(claim: Claim, by: Sweeps) -> Iterator[Part]:
@@ -155,67 +158,111 @@ def transition(claim: Claim, by: Sweeps) -> Iterator[Part]:
         yield missing(f"strength sweep ({len(found)} of {len(by.strength())} values)")
         return
     alphas = sorted(found)
-    first, last, best = found[alphas[0]], found[alphas[-1]], max(found.values(), key=lambda sample: sample.mean)
-    high = [alpha for alpha in alphas if found[alpha].mean >= best.mean - claim["plateau"]]
-    limit = claim["chance"]
-    yield _decided(f"α = {alphas[0]:g}", first.text, (first.interval[1] < limit, first.interval[0] > limit), first)
-    wide = len(high) >= claim["values"] and best.mean > 2 * limit
-    span = f"{len(high)} values from {high[0]:g} to {high[-1]:g} within {claim['plateau']:g} points of {best.text}"
-    yield _decided("plateau", span, (wide, not wide), best)
-    yield _decided(f"α = {alphas[-1]:g}", last.text, (last.interval[1] < limit, last.interval[0] > limit), last)
+    best = max(found.values(), key=lambda sample: sample.mean)
+    chance = below(claim["chance"])
+    for alpha in (alphas[0], alphas[-1]):
+        yield decided(f"α = {alpha:g}", found[alpha].text, found[alpha].estimate, chance, found[alpha])
+    yield decided("best", best.text, best.estimate, above(2 * claim["chance"]), best)
+    near = {
+        alpha: decided("", "", _gap(best, found[alpha]), below(claim["plateau"]), best, found[alpha])
+        for alpha in alphas
+    }
+    sure = [alpha for alpha, part in near.items() if part.verdict in BORNE_OUT]
+    maybe = [alpha for alpha, part in near.items() if part.verdict != FAILS]
+    inside = [alpha for alpha in alphas if found[alpha].mean >= best.mean - claim["plateau"]]
+    span = f"{len(inside)} values from {inside[0]:g} to {inside[-1]:g}"
+    text = f"{span} within {claim['plateau']:g} points of {best.text}"
+    n = min(sample.n for sample in found.values())
+    fewer = "" if n >= FULL else f"{n} of {FULL} seeds"
+    if len(sure) >= claim["values"]:
+        yield Part("plateau", text, CAVEAT if fewer else HOLDS, fewer)
+    elif len(maybe) < claim["values"]:
+        yield Part("plateau", text, FAILS)
+    else:
+        reason = f"{len(sure)} surely, {len(maybe)} perhaps, of the {claim['values']} that it takes"
+        yield Part("plateau", text, UNDECIDED, joined(fewer, reason))
+
+
+def _gap(best: Sample, other: Sample) -> Estimate:
+    return Estimate(0.0, 0.0) if other is best else difference(best, other)
 
 
 def thinning(claim: Claim, by: Sweeps) -> Iterator[Part]:
     """With a highway on every k-th layer only, less than a margin is lost."""
-    yield _thinned(claim, by, lambda low, high: (high < claim["margin"], low > claim["margin"]))
+    yield _loss(f"k = {claim['every']}", by.density(1), by.density(claim["every"]), below(claim["margin"]))
 
 
 def unstable(claim: Claim, by: Sweeps) -> Iterator[Part]:
-    """With a highway on every k-th layer only, more than a margin is lost, and the seeds differ more."""
-    yield _thinned(claim, by, lambda low, high: (low > claim["margin"], high < claim["margin"]))
+    """With a highway on every k-th layer only the worst seed loses a margin, and the seeds differ more."""
     dense, thin = by.density(1), by.density(claim["every"])
-    if dense is None or thin is None or min(dense.n, thin.n) < 2:
+    where = f"worst seed at k = {claim['every']}"
+    if dense is None or thin is None:
+        yield from (missing(where), missing("spread of the seeds"))
+        return
+    yield _worst(where, dense, thin, claim["margin"])
+    if min(dense.n, thin.n) < 2:
         yield missing("spread of the seeds")
         return
-    wider = thin.std > 3 * dense.std
-    yield _decided("spread of the seeds", f"{dense.std:.1f} to {thin.std:.1f}", (wider, not wider), dense, thin)
+    low, high = _ratio_of_spreads(thin, dense)
+    finding = f"{dense.std:.1f} to {thin.std:.1f}: a ratio from {low:.2g} to {high:.2g}"
+    fewer = "" if min(dense.n, thin.n) >= FULL else f"fewer than {FULL} seeds"
+    verdict = (CAVEAT if fewer else HOLDS) if low > 1 else FAILS if high < 1 else UNDECIDED
+    yield Part(
+        "spread of the seeds", finding, verdict, fewer or "the interval contains 1" * (verdict == UNDECIDED)
+    )
 
 
-def _thinned(claim: Claim, by: Sweeps, side: Side) -> Part:
-    return _loss(f"k = {claim['every']}", by.density(1), by.density(claim["every"]), side)
+def _worst(where: str, dense: Sample, thin: Sample, margin: float) -> Part:
+    """Of fewer than three seeds the worst may be another: they can show an unstable run, not that there is none.
+
+    Where only a mean and a std are known, the worst of n lies at least std / sqrt(n) below the mean.
+    """
+    known = bool(thin.seeds)
+    worst = min(thin.seeds.values()) if known else thin.mean - thin.std / math.sqrt(thin.n)
+    low, high = dense.estimate.interval
+    finding = f"{dense.text} to {'' if known else 'at most '}{worst:.1f}: loses {dense.mean - worst:.1f}"
+    if low - worst > margin:
+        return Part(where, finding, HOLDS)
+    if high - worst < margin and known and thin.n >= FULL:
+        return Part(where, finding, FAILS)
+    return Part(where, finding, UNDECIDED, f"{thin.n} of {FULL} seeds" if thin.n < FULL else "at the limit")
 
 
-def overall(parts: Iterable[Part]) -> str:
-    """The verdict on a claim from those on its parts."""
-    verdicts = [part.verdict for part in parts]
-    if FAILS in verdicts:
-        return FAILS
-    if HOLDS in verdicts or CAVEAT in verdicts:
-        return HOLDS if set(verdicts) == {HOLDS} else CAVEAT
-    return UNDECIDED if UNDECIDED in verdicts else NOT_RUN
+def _ratio_of_spreads(a: Sample, b: Sample) -> tuple[float, float]:
+    """The 95 % confidence interval of std(a) / std(b): Fisher's F."""
+    if b.std == 0.0:
+        return (math.inf, math.inf) if a.std > 0.0 else (0.0, math.inf)
+    ratio = (a.std / b.std) ** 2
+    high, low = (float(stats.f.ppf(p, a.n - 1, b.n - 1)) for p in (1 - LEVEL, LEVEL))
+    return math.sqrt(ratio / high), math.sqrt(ratio / low)
 
 
-def either(parts: Iterable[Part]) -> str:
-    """The same where the parts are alternatives, of which the paper does not say which it means."""
-    verdicts = {part.verdict for part in parts}
-    if FAILS in verdicts and verdicts != {FAILS}:
-        return CAVEAT if verdicts & {HOLDS, CAVEAT} else UNDECIDED
-    return overall(parts)
-
-
-def shorter(parts: Sequence[Part], epochs: int, papers: int) -> tuple[Part, ...]:
-    """The parts of a claim on runs of so many epochs: fewer than the paper's bear it out, and do not refute it."""
-    verdict = overall(parts)
-    if epochs >= papers or verdict in (UNDECIDED, NOT_RUN):
-        return tuple(parts)
-    parts = (*parts, Part("length", f"{epochs} of {papers} epochs", CAVEAT, "fewer epochs"))
-    return parts if verdict != FAILS else tuple(replace(part, verdict=UNDECIDED) for part in parts)
+def measured(claim: Claim, by: Accuracies) -> Iterator[Part]:
+    """What a control comes to, without a verdict: the paper gives no number to hold it to."""
+    for dataset, depth, _ in _cells(claim):
+        where, sample = place_label(dataset, depth), by.accuracy(dataset, depth, claim["method"])
+        yield (
+            missing(where)
+            if sample is None
+            else Part(where, f"{by.title(claim['method'])} {sample.text}", MEASURED)
+        )
 
 
 CELL_RULES: dict[str, Callable[[Claim, Accuracies], Iterator[Part]]] = {
-    rule.__name__: rule for rule in (no_advantage, comparable, better, not_worse, falls, below, above, within)
+    "no_advantage": no_advantage,
+    "comparable": comparable,
+    "better": better,
+    "not_worse": not_worse,
+    "falls": falls,
+    "below": stays_below,
+    "above": comes_above,
+    "within": within,
+    "no_trend": no_trend,
+    "measured": measured,
 }
 ACCURACY_RULES: dict[str, Callable[[Claim, Sweeps], Iterator[Part]]] = {
     **CELL_RULES,
-    **{rule.__name__: rule for rule in (transition, thinning, unstable)},
+    "transition": transition,
+    "thinning": thinning,
+    "unstable": unstable,
 }

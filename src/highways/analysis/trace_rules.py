@@ -3,7 +3,8 @@
 All seeds must agree: a trace is exact, and the seeds are three networks.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -11,8 +12,8 @@ from numpy.typing import NDArray
 
 from highways import paper
 from highways.analysis.evidence import FULL, Ours
+from highways.analysis.parts import CAVEAT, FAILS, HOLDS, UNDECIDED, Claim, Part, joined, missing, overall
 from highways.analysis.propagation import arrival, law
-from highways.analysis.rules import CAVEAT, FAILS, HOLDS, UNDECIDED, Claim, Part, joined, missing
 from highways.propagation import plan
 from highways.propagation.trace import Trace
 
@@ -43,12 +44,15 @@ def _traced(places: Places, judge: Callable[[list[Trace]], Finding]) -> Iterator
             continue
         text, holds, caveat = judge(found)
         fewer = "" if len(found) >= FULL else f"{len(found)} of {FULL} seeds"
-        reasons = joined(caveat, fewer)
-        if holds is None:
-            yield Part(where, text, UNDECIDED, reasons)
-        else:
-            verdict = FAILS if not holds else CAVEAT if reasons else HOLDS
-            yield Part(where, text, verdict, reasons if holds else "")
+        yield _part(where, Finding(text, holds, joined(caveat, fewer)))
+
+
+def _part(where: str, finding: Finding) -> Part:
+    text, holds, reasons = finding
+    if holds is None:
+        return Part(where, text, UNDECIDED, reasons)
+    verdict = FAILS if not holds else CAVEAT if reasons else HOLDS
+    return Part(where, text, verdict, reasons if holds else "")
 
 
 def _panel(by: Ours, optimizer: str, column: str) -> Places:
@@ -107,32 +111,80 @@ def _ratios_at_rest(trace: Trace) -> NDArray[np.float64]:
 def _level(trace: Trace) -> NDArray[np.bool_]:
     """The hidden layers whose error changes by less than a tenth in the second half of the steps."""
     late = _second_half(trace)[:, :-1]
-    level: NDArray[np.bool_] = np.abs(late[-1] - late[0]) < _LEVEL * late[-1]
+    level: NDArray[np.bool_] = np.abs(late[-1] - late[0]) <= _LEVEL * late[-1]  # one that stays at zero is level
     return level
 
 
 def floor(claim: Claim, by: Ours) -> Iterator[Part]:
-    """The errors of all layers below one stay below a floor over all steps."""
+    """The energies E = 1/2 ||eps||^2 of all layers below one stay below a floor over all steps."""
 
     def judge(found: list[Trace]) -> Finding:
         largest = np.array([trace.errors[:, : claim["layer"]].max(axis=0) for trace in found])
-        above = int(np.sum(largest > claim["floor"], axis=1).max())
-        text = f"{above} of {claim['layer']} layers leave it; the largest error is {largest.max():.0e}"
-        return Finding(text, above == 0)
+        energies = 0.5 * found[0].spec.run.network.width * largest**2
+        return _at_floor(claim, energies.max(axis=0).tolist())
 
     return _traced(_panel(by, claim["optimizer"], "pc"), judge)
 
 
+def printed_floor(claim: Claim) -> Iterator[Part]:
+    """The same on the table of the paper, which has errors ||eps|| after the last step."""
+    layers = [layer for layer in paper.error_layers() if layer < claim["layer"]]
+    errors = [paper.layer_error(layer, claim["optimizer"]).value for layer in layers]
+    yield _part("the paper's table", _at_floor(claim, [0.5 * error**2 for error in errors]))
+
+
+def _at_floor(claim: Claim, energies: list[float]) -> Finding:
+    above = sum(energy > claim["floor"] for energy in energies)
+    return Finding(
+        f"{above} of {len(energies)} layers leave it; the largest energy is {max(energies):.0e}", above == 0
+    )
+
+
 def from_the_first_step(claim: Claim, by: Ours) -> Iterator[Part]:
-    """Every hidden layer has an error after one step."""
+    """Every hidden layer, or with `endpoints` every one with a highway, has an error after one step."""
 
     def judge(found: list[Trace]) -> Finding:
-        still = max(int(np.sum(trace.errors[1, :-1] == 0)) for trace in found)
-        lowest = found[0].spec.run.endpoints[0] - 1
-        caveat = "the first hidden layer has no highway in this reading" if lowest and still else ""
-        return Finding(f"{still} of {found[0].errors.shape[1] - 1} layers without", still <= lowest, caveat)
+        hidden = found[0].errors.shape[1] - 1
+        endpoints = found[0].spec.run.endpoints
+        layers = endpoints if claim.get("endpoints") else range(1, hidden + 1)
+        without = {layer for trace in found for layer in layers if trace.errors[1, layer - 1] == 0}
+        bare = f"without a highway in this reading: {hidden - len(endpoints)}" if without - {*endpoints} else ""
+        text = f"{len(without)} of {len(layers)} layers without an error"
+        return Finding(joined(text, bare), not without)
 
     return _traced(_panel(by, "gd", "hep"), judge)
+
+
+def alike(claim: Claim, by: Ours) -> Iterator[Part]:
+    """After one step the errors of the layers that only the highway has reached differ by less than a factor."""
+
+    def judge(found: list[Trace]) -> Finding:
+        ratios = []
+        for trace in found:
+            reached = [layer for layer in trace.spec.run.endpoints if layer < trace.errors.shape[1] - 1]
+            errors = trace.errors[1, [layer - 1 for layer in reached]]
+            ratios.append(float(errors.max() / errors.min()) if errors.min() > 0 else np.inf)
+        text = f"largest over smallest: {min(ratios):.2g} to {max(ratios):.2g}"
+        return Finding(text, max(ratios) <= claim["factor"])
+
+    return _traced(_panel(by, "gd", "hep"), judge)
+
+
+def shrinks(claim: Claim, by: Ours) -> Iterator[Part]:
+    """The output error, and with it every nudge, is smaller after the last step than before the first."""
+
+    def judge(found: list[Trace]) -> Finding:
+        left = [float(trace.errors[-1, -1] / trace.errors[0, -1]) for trace in found]
+        return _agreed(f"{min(left):.2g} to {max(left):.2g} of it is left", [one < 1 for one in left])
+
+    return _traced(_panel(by, claim["optimizer"], "hep"), judge)
+
+
+def _agreed(text: str, seeds: Sequence[bool]) -> Finding:
+    """What all seeds say."""
+    if all(seeds) or not any(seeds):
+        return Finding(text, all(seeds))
+    return Finding(text, None, "the seeds do not agree")
 
 
 def settles(claim: Claim, by: Ours) -> Iterator[Part]:
@@ -147,14 +199,19 @@ def settles(claim: Claim, by: Ours) -> Iterator[Part]:
 
 
 def climbs(claim: Claim, by: Ours) -> Iterator[Part]:
-    """The errors of the lower half of the hidden layers do not level off; those of layers at the output may."""
+    """The errors of the lower half of the hidden layers do not level off, under PC and HEP alike."""
 
     def judge(found: list[Trace]) -> Finding:
         shares = [float(_level(trace)[: trace.errors.shape[1] // 2].mean()) for trace in found]
         text = f"{min(shares):.0%} to {max(shares):.0%} of the lower half of the hidden layers level off"
         return Finding(text, max(shares) == 0)
 
-    return _traced(_panel(by, claim["optimizer"], "hep"), judge)
+    for where, found in _panel(by, claim["optimizer"], "pc"):
+        both = [(where, found), *((w, own) for w, own in _panel(by, claim["optimizer"], "hep") if w == where)]
+        parts = list(_traced(both, judge))
+        names = (plan.PANELS["pc"], plan.PANELS["hep"])
+        text = ", ".join(f"{name}: {part.finding}" for name, part in zip(names, parts, strict=True))
+        yield Part(where, text, overall(parts), joined(*{part.caveat for part in parts}))
 
 
 def reaches(claim: Claim, by: Ours) -> Iterator[Part]:
@@ -172,14 +229,69 @@ def reaches(claim: Claim, by: Ours) -> Iterator[Part]:
 
 
 def flat(claim: Claim, by: Ours) -> Iterator[Part]:
-    """The errors of the hidden layers lie within a factor, or are not expected to."""
+    """The errors of the hidden layers span few of the decades that they span under gradient descent."""
+    gd = dict(_panel(by, "gd", "pc"))
+
+    def judge(where: str, found: list[Trace]) -> Finding:
+        if len(gd[where]) != len(found):
+            return Finding(f"gradient descent has {len(gd[where])} seeds", None)
+        pairs = [(_inner(own), _inner(of_gd)) for own, of_gd in zip(found, gd[where], strict=True)]
+        if any(own.min() == 0 for own, _ in pairs):
+            return Finding("some layers have no error", False)
+        return _flattened(claim, [(_decades(own), _decades(of_gd)) for own, of_gd in pairs])
+
+    for where, found in _panel(by, claim["optimizer"], "pc"):
+        yield from _traced([(where, found)], partial(judge, where))
+
+
+def printed_flat(claim: Claim) -> Iterator[Part]:
+    """The same on the table of the paper; what it prints as below a value counts as that value."""
+    columns = [_printed(name) for name in (claim["optimizer"], "gd")]
+    own, of_gd = (_decades(np.array(column)) for column in columns)
+    yield _part("the paper's table", _flattened(claim, [(own, of_gd)]))
+
+
+def _flattened(claim: Claim, spans: list[tuple[float, float]]) -> Finding:
+    own, of_gd = ([span[i] for span in spans] for i in (0, 1))
+    text = f"{min(own):.1f} to {max(own):.1f} decades, under gradient descent {min(of_gd):.1f} to {max(of_gd):.1f}"
+    return _agreed(text, [mine <= claim["share"] * theirs for mine, theirs in spans])
+
+
+def steep(claim: Claim, by: Ours) -> Iterator[Part]:
+    """The errors of the hidden layers span more than a factor."""
 
     def judge(found: list[Trace]) -> Finding:
-        ratios = [float(trace.errors[-1, 1:-3].max() / trace.errors[-1, 1:-3].min()) for trace in found]
-        text = f"largest over smallest: {min(ratios):.2g} to {max(ratios):.2g}"
-        return Finding(text, all((ratio <= claim["factor"]) == claim["expected"] for ratio in ratios))
+        return _spanned(claim, [_decades(_inner(trace)) for trace in found])
 
     return _traced(_panel(by, claim["optimizer"], "pc"), judge)
+
+
+def printed_steep(claim: Claim) -> Iterator[Part]:
+    """The same on the table of the paper."""
+    yield _part("the paper's table", _spanned(claim, [_decades(np.array(_printed(claim["optimizer"])))]))
+
+
+def _spanned(claim: Claim, decades: list[float]) -> Finding:
+    text = f"largest over smallest: {10 ** min(decades):.2g} to {10 ** max(decades):.2g}"
+    return _agreed(text, [span >= np.log10(claim["factor"]) for span in decades])
+
+
+def _inner(trace: Trace) -> NDArray[np.float64]:
+    """The errors after the last step without those of the first hidden layer and of the three at the output."""
+    inner: NDArray[np.float64] = trace.errors[-1, 1:-3]
+    return inner
+
+
+def _printed(optimizer: str) -> list[float]:
+    """The same layers of the paper's table."""
+    *_, last = sorted(paper.error_layers())
+    return [paper.layer_error(layer, optimizer).value for layer in paper.error_layers() if layer < last - 2]
+
+
+def _decades(errors: NDArray[np.float64]) -> float:
+    """Between the largest and the smallest that is not zero."""
+    moved = errors[errors > 0]
+    return float(np.log10(moved.max() / moved.min())) if len(moved) else 0.0
 
 
 def layer_errors(claim: Claim, by: Ours) -> Iterator[Part]:
@@ -206,6 +318,15 @@ TRACE_RULES: dict[str, Callable[[Claim, Ours], Iterator[Part]]] = {
     "arrival": follows_the_law,
     **{
         rule.__name__: rule
-        for rule in (equilibrium, floor, from_the_first_step, settles, climbs, reaches, flat, layer_errors)
+        for rule in (
+            *(equilibrium, floor, from_the_first_step, alike, shrinks),
+            *(settles, climbs, reaches, flat, steep, layer_errors),
+        )
     },
+}
+# Those that the paper's own table of layer errors can be held to.
+PRINTED_RULES: dict[str, Callable[[Claim], Iterator[Part]]] = {
+    "floor": printed_floor,
+    "flat": printed_flat,
+    "steep": printed_steep,
 }

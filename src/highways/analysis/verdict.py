@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,47 +12,58 @@ import pandas as pd
 from highways import paper
 from highways.analysis.cells import CHANCE
 from highways.analysis.evidence import Ours, Published
+from highways.analysis.measures import MEASURES
 from highways.analysis.notes import conventions_note
-from highways.analysis.rendering import Table
-from highways.analysis.rules import (
-    ACCURACY_RULES,
+from highways.analysis.parts import (
+    BORNE_OUT,
     CAVEAT,
+    CHECKED,
     FAILS,
     HOLDS,
+    MEASURED,
     NOT_RUN,
     UNDECIDED,
     Claim,
     Part,
+    corrected,
+    coverage,
     either,
     overall,
     shorter,
 )
-from highways.analysis.trace_rules import TRACE_RULES
+from highways.analysis.rendering import Table
+from highways.analysis.rules import ACCURACY_RULES
+from highways.analysis.trace_rules import PRINTED_RULES, TRACE_RULES
 from highways.files import write_text
 from highways.readings import settings_of
 from highways.record import RecordError
 from highways.runs import Config
 
 STATISTICS = (
-    "A part of a claim holds, or does not, where a 95 % confidence interval lies wholly on one side of what is "
-    "claimed: Student's for a mean, paired for two methods with the same seeds, else Welch's. For a single seed "
-    "the paper's std of that cell stands in. In between it is undecided. That a mean lies in a "
-    "range of the paper's holds where it does, and fails where its interval lies outside.",
+    "A part of a claim holds where a 95 % confidence interval lies wholly in the region that is claimed, fails "
+    "where it lies wholly outside, and is undecided in between: Student's for a mean, paired for two methods on "
+    "the same seeds, else Welch's. Where it is undecided the evidence says whether every seed lies on one side.",
+    "One seed bears a part out, with a caveat, or leaves it undecided, and never refutes it. Its std is a "
+    "stand-in: the larger of the paper's there and ours in the nearest cell that has three seeds.",
     f"A seed that diverged without an accuracy counts as {CHANCE:g} %, chance.",
-    "A claim holds with a caveat where some parts hold and others are undecided or not run, or where there are "
-    "fewer than three seeds.",
+    "A claim is as strong as the weakest of its parts that were run. It holds with a caveat where some are not "
+    "run or have fewer than three seeds, and does not hold where a part is refuted at 2.5 % after Holm's "
+    "correction for the number of parts that were tested.",
 )
 METHOD = (
     *STATISTICS,
+    "A claim about very deep networks is undecided while its deepest cell is not run.",
     "Runs of fewer epochs than the paper's can bear a claim out, with a caveat, but not refute it.",
-    "The paper does not say which untrained network its diagnostic uses. A claim about it holds with a caveat "
-    "where it holds in one of the two that we relax, and fails where it fails in both.",
+    "The paper does not say which untrained network its diagnostic uses. A claim about it is judged in two, and "
+    "holds with a caveat where it holds in one; the verdict says in which.",
+    "What follows from the equations is checked numerically and stands apart, and so does what is only measured.",
     "By the paper's own numbers: the same rule on what the paper prints.",
 )
 _ELSEWHERE = Part("the paper's depth and steps", "not run", NOT_RUN)
 _TARGETS = {"strength": "figure_strength", "density": "table_density", None: "table_depth"}
+_CONTROLS, _TRACES = "table_controls", "snakemake propagation"
 _SWEEPS = {"transition": "strength", "thinning": "density", "unstable": "density"}
-_ORDER = (HOLDS, CAVEAT, UNDECIDED, NOT_RUN, FAILS)
+_ORDER = (HOLDS, CAVEAT, UNDECIDED, NOT_RUN, FAILS, CHECKED, MEASURED)
 
 
 @dataclass(frozen=True)
@@ -62,6 +73,7 @@ class Judged:
     place: where the paper claims it; empty for a prediction of ours.
     command: makes the runs or relaxations behind it.
     on_paper: the verdict of the same rule on the paper's own numbers; empty where it prints none.
+    of_claims: whether its parts are other claims.
     """
 
     id: str
@@ -71,6 +83,20 @@ class Judged:
     parts: tuple[Part, ...]
     command: str
     on_paper: str = ""
+    of_claims: bool = False
+
+    @property
+    def text(self) -> str:
+        """The verdict, with how many of its parts bear it out where they differ."""
+        return f"{self.verdict} ({self.covered})" if self.covered else self.verdict
+
+    @property
+    def covered(self) -> str:
+        """How many parts bear the claim out; where they are networks to choose from, which ones."""
+        holding = [part.where for part in self.parts if part.verdict in BORNE_OUT]
+        if self.command == _TRACES and 0 < len(holding) < len(self.parts):
+            return f"in {len(holding)} of {len(self.parts)} networks: {', '.join(holding)}"
+        return coverage(self.parts)
 
     @property
     def caveats(self) -> str:
@@ -86,7 +112,7 @@ class Judged:
         return "; ".join(f"{part.where}: {part.finding}" for part in self.parts)
 
     @property
-    def long(self) -> list[dict[str, str]]:
+    def long(self) -> list[dict[str, Any]]:
         """One row per part, as data."""
         return [
             {
@@ -97,6 +123,7 @@ class Judged:
                 "finding": part.finding,
                 "part_verdict": part.verdict,
                 "caveat": part.caveat,
+                "p": part.p,
             }
             for part in self.parts
         ]
@@ -113,20 +140,38 @@ def judge(config: Config, runs: Path, traces: Path) -> list[Judged]:
 
 def _judged(claim: Claim, ours: Ours, before: dict[str, Judged]) -> Judged:
     head = (claim["id"], claim["claim"], claim["place"])
-    if claim["rule"] == "all_of":
+    rule = claim["rule"]
+    if rule == "all_of":
         named = [before[name] for name in claim["claims"]]
-        parts = tuple(Part(one.id, one.verdict, one.verdict, one.caveats) for one in named)
+        parts = tuple(Part(one.id, one.text, one.verdict, one.caveats) for one in named)
         commands = dict.fromkeys(one.command for one in named)
-        return Judged(*head, overall(parts), parts, "; ".join(commands))
-    if claim["rule"] in TRACE_RULES:
-        parts = tuple(TRACE_RULES[claim["rule"]](claim, ours)) if ours.relaxes_as_the_paper else (_ELSEWHERE,)
-        verdict = (overall if claim["rule"] == "arrival" else either)(parts)  # a law is to hold in every network
-        return Judged(*head, verdict, parts, "snakemake propagation")
-    rule, sweep = ACCURACY_RULES[claim["rule"]], _SWEEPS.get(claim["rule"])
-    parts = shorter(list(rule(claim, ours)), ours.epochs(sweep), paper.epochs())
-    theirs = overall(rule(claim, Published()))
-    command = f"snakemake {_TARGETS[sweep]}"
-    return Judged(*head, overall(parts), parts, command, "" if theirs == NOT_RUN else theirs)
+        return Judged(*head, overall(parts), parts, "; ".join(commands), of_claims=True)
+    theirs = on_paper(claim)
+    if rule in TRACE_RULES:
+        parts = tuple(TRACE_RULES[rule](claim, ours)) if ours.relaxes_as_the_paper else (_ELSEWHERE,)
+        if not claim.get("theorem"):
+            return Judged(*head, either(parts), parts, _TRACES, theirs)
+        parts = tuple(replace(one, verdict=CHECKED if one.verdict in BORNE_OUT else one.verdict) for one in parts)
+        return Judged(*head, overall(parts), parts, _TRACES, theirs)
+    if rule in MEASURES:
+        parts = tuple(MEASURES[rule](claim, ours))
+        return Judged(*head, overall(parts), parts, "snakemake table_remedies")
+    sweep = _SWEEPS.get(rule)
+    found = shorter(tuple(ACCURACY_RULES[rule](claim, ours)), ours.epochs(sweep), paper.epochs())
+    parts = corrected(found)
+    target = _CONTROLS if claim.get("controls") else _TARGETS[sweep]
+    return Judged(*head, overall(parts), parts, f"snakemake {target}", theirs)
+
+
+def on_paper(claim: Claim) -> str:
+    """The verdict of the same rule on what the paper prints; empty where it prints nothing that the rule needs."""
+    rule = claim["rule"]
+    if rule in PRINTED_RULES:
+        return overall(PRINTED_RULES[rule](claim))
+    if rule in TRACE_RULES or rule in MEASURES:
+        return ""
+    found = overall(corrected(ACCURACY_RULES[rule](claim, Published())))
+    return "" if found == NOT_RUN else found
 
 
 def counts(judged: Iterable[Judged]) -> dict[str, int]:
@@ -146,11 +191,22 @@ def document(config: Config, judged: list[Judged], predicted: Sequence[Judged] =
 
 
 def _plain(judged: Iterable[Judged]) -> list[dict[str, Any]]:
-    return [{**asdict(one), "caveats": one.caveats} for one in judged]
+    return [{**asdict(one), "text": one.text, "caveats": one.caveats} for one in judged]
 
 
 def in_words(judged: Iterable[Judged]) -> str:
-    return ", ".join(f"{number} {name}" for name, number in counts(judged).items())
+    """How many of each verdict, and how many of the parts behind them are not run."""
+    judged = list(judged)
+    named = ", ".join(f"{number} {name}" for name, number in counts(judged).items() if number)
+    run, left = parts_not_run(judged)
+    return f"{named}; {left} of {run + left} parts not run"
+
+
+def parts_not_run(judged: Iterable[Judged]) -> tuple[int, int]:
+    """How many parts of the claims are run, and how many are not; a claim made of others counts with them."""
+    parts = [part for one in judged for part in one.parts if not one.of_claims]
+    left = sum(part.verdict == NOT_RUN for part in parts)
+    return len(parts) - left, left
 
 
 def write(path: Path, verdict: dict[str, Any]) -> None:
@@ -169,8 +225,8 @@ def lost(judged: list[Judged], path: Path) -> list[str]:
             f"{path}: not a verdict ({error}); make it with `highways verdict --out {path}`"
         ) from None
     now = {one.id: one.verdict for one in judged}
-    held = {name for name, verdict in before.items() if verdict in (HOLDS, CAVEAT)}
-    return sorted(name for name in held if now.get(name) not in (HOLDS, CAVEAT))
+    held = {name for name, verdict in before.items() if verdict in BORNE_OUT}
+    return sorted(name for name in held if now.get(name) not in BORNE_OUT)
 
 
 def table(config: Config, judged: list[Judged]) -> Table:
@@ -178,7 +234,7 @@ def table(config: Config, judged: list[Judged]) -> Table:
     rows = [
         {
             "Claim": one.claim,
-            "Verdict": one.verdict,
+            "Verdict": one.text,
             "Evidence": one.evidence,
             "Caveats": one.caveats,
             "By the paper's own numbers": one.on_paper or "—",

@@ -58,7 +58,7 @@ def _verdict(options: argparse.Namespace) -> int:
             f"--claim: {options.claim!r} does not exist; it takes {', '.join(one.id for one in judged)}"
         )
     for one in shown:
-        print(f"{one.verdict:<20}  {one.id:<22}  {one.claim}")
+        print(f"{one.id:<22}  {one.text}: {one.claim}")
         for part in one.parts if options.claim else ():
             caveat = f" ({part.caveat})" if part.caveat else ""
             print(f"    {part.where}: {part.finding}: {part.verdict}{caveat}")
