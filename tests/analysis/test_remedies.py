@@ -67,7 +67,7 @@ def test_a_tuned_cell_is_the_selected_runs_at_the_chosen_settings(config, folder
     for seed, value in enumerate([0.90, 0.92]):
         record(find(*LRA, f"selected/seed{seed}/"), value, change=settings(1e-3, 0.3))
     table = TABLES["remedies"](config, folder)
-    assert row(table, "LRA-E†")["MNIST L=4"] == "91.0 ± 1.4 (n=2)"
+    assert row(table, "LRA-E†")["MNIST L=4"] == "91.0 ± 1.4 (n=2) ‡"
     assert row(table, "LRA-E†")["MNIST L=8"] == "not run"
     found = datum(table, rule="lra", depth=4)
     assert json.loads(found["settings"]) == {"learning.lr": 1e-3, "rule.beta": 0.3}
@@ -75,11 +75,41 @@ def test_a_tuned_cell_is_the_selected_runs_at_the_chosen_settings(config, folder
     assert any("LRA-E†, MNIST L=4 0.001, beta 0.3" in note for note in notes(table, "Learning rate chosen"))
 
 
+@pytest.mark.parametrize(
+    ("best", "wanted", "note"),
+    [
+        ((0.105, 0.11, 0.1), "§", "Tuned in name only"),
+        ((0.5, 0.6, 0.7), "‡", "edge"),
+        ((0.5, 0.7, 0.6), "", ""),
+    ],
+)
+def test_a_choice_at_chance_or_at_the_edge_of_its_grid_is_marked(config, folder, record, best, wanted, note):
+    rates = [1e-4, 1e-3, 1e-2]
+    entry = {"name": "dfa", "title": "DFA", "method": "dfa", "local": "yes", "learning_rates": rates}
+    beyond = [{"dataset": "mnist", "depth": 8, "learning.lr": 0.1}]
+    config = rules(config, {**entry, "beyond": beyond}, cells=[{"dataset": "mnist", "depth": 8, "seeds": [0]}])
+    (remedy,) = asked_for(config)
+    for run in remedy.runs():
+        rate = rates[int(np.argmax(best))] if run.selection else run.spec.learning.lr
+        record(run, 0.9, best[rates.index(rate)], lr=rate)
+    table = TABLES["remedies"](config, folder)
+    assert row(table, "DFA")["MNIST L=8"] == f"90.0 (n=1) {wanted}".strip()
+    assert bool(notes(table, wanted or "‡")) == bool(wanted)
+    if wanted:
+        assert note in notes(table, wanted)[0]
+    (step,) = notes(table, "One step beyond")
+    assert f"DFA, MNIST L=8 lr 0.1: not run ({100 * max(best):.1f})" in step
+    record(next(remedy.beyond()), 0.0, 0.75)
+    assert (
+        f"lr 0.1: 75.0 ({100 * max(best):.1f})" in notes(TABLES["remedies"](config, folder), "One step beyond")[0]
+    )
+
+
 def test_a_selected_run_at_other_settings_is_not_used(config, folder, record, find, tuned):
     record(find(*LRA, "selected/seed0/"), 0.90, change=settings(1e-3, 0.3))
     record(find(*LRA, "selected/seed1/"), 0.99, change=settings(1e-3, 0.1))
     table = TABLES["remedies"](config, folder)
-    assert row(table, "LRA-E†")["MNIST L=4"] == "90.0 (n=1)"
+    assert row(table, "LRA-E†")["MNIST L=4"] == "90.0 (n=1) ‡"
     assert "rule.beta 0.1, but the sweep selects" in notes(table, "Record not used")[0]
 
 
@@ -90,7 +120,7 @@ def test_a_run_of_the_tuning_is_never_one_of_the_cell(config, folder, record, fi
             record(find(*LRA, f"/lr{rate:g}_beta{beta}/"), 0.99, validation + rate)
     assert row(TABLES["remedies"](config, folder), "LRA-E†")["MNIST L=4"] == "not run"
     record(find(*LRA, "selected/seed0/"), 0.90, change=settings(1e-3, 0.3))
-    assert row(TABLES["remedies"](config, folder), "LRA-E†")["MNIST L=4"] == "90.0 (n=1)"
+    assert row(TABLES["remedies"](config, folder), "LRA-E†")["MNIST L=4"] == "90.0 (n=1) ‡"
 
 
 def test_an_untuned_rule_is_a_cell_of_the_papers_table(config, folder, record, find):

@@ -80,6 +80,25 @@ class Cell:
         return list(self.runs.loc[usable(self.runs), "path"])
 
     @property
+    def drop(self) -> float | None:
+        """How far the validation accuracy of a seed fell below its best so far, at most, in points."""
+        drops = self.runs["validation_drop"].dropna()
+        return round(100 * float(drops.max()), 9) if len(drops) else None
+
+    @property
+    def code_versions(self) -> int:
+        """How many versions of the code made the records that the cell reports."""
+        return int(self.runs.loc[usable(self.runs), "training_code"].nunique())
+
+    @property
+    def chosen_on(self) -> tuple[int, ...]:
+        """The seeds that are reported and have also chosen the settings."""
+        if self.sweep is None:
+            return ()
+        both = self.runs["path"].isin(self.sweep["path"])
+        return tuple(sorted(self.runs.loc[both, "seed"].unique().tolist()))
+
+    @property
     def finished(self) -> int:
         """The number of seeds with a usable record."""
         return self.n + len(self.lost)
@@ -110,6 +129,8 @@ class Cell:
             "values": ";".join(f"{value:g}" for value in self.accuracies.values()),
             "seeds": ";".join(str(seed) for seed in self.accuracies),
             "learning_rate": None if self.selection is None else self.selection.settings["learning.lr"],
+            "validation_drop": self.drop,
+            "code_versions": self.code_versions,
         }
 
     @property

@@ -3,8 +3,9 @@
 import json
 import math
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,8 @@ _OUTCOME = {
     "spec_hash": "object",
     "kernel": "object",
     "device": "object",
+    "training_code": "object",
+    "validation_drop": "float64",
 }
 _EPOCH = {
     "epoch": "int64",
@@ -179,4 +182,12 @@ def _measured(document: Mapping[str, Any]) -> dict[str, Any]:
         "spec_hash": document["spec_hash"],
         "kernel": document["provenance"]["kernel"],
         "device": document["provenance"]["device"],
+        "training_code": document["provenance"]["training_code"],
+        "validation_drop": _drop([epoch["validation_accuracy"] for epoch in document["epochs"]]),
     }
+
+
+def _drop(accuracies: Iterable[float | None]) -> float:
+    """How far the accuracy falls below its best so far, at most; an epoch that diverged has none."""
+    found = [value for value in accuracies if value is not None]
+    return max((best - value for best, value in zip(accumulate(found, max), found, strict=True)), default=0.0)

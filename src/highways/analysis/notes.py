@@ -13,6 +13,7 @@ from highways.methods import METHODS
 from highways.runs import CellKey, Config
 from highways.spec import Conventions
 
+_DROP = 3.0  # points of validation accuracy that are worth a word
 DATASET_TITLES = {
     "mnist": "MNIST",
     "fashion_mnist": "Fashion-MNIST",
@@ -66,7 +67,10 @@ def protocol_notes(config: Config, cells: Mapping[str, Cell], but: str = "") -> 
     rows = pd.concat([cell.runs for cell in cells.values()])
     used = rows[usable(rows)]
     sizes = used[["dataset", "n_train", "n_validation", "n_test"]].drop_duplicates()
-    notes = [f"{config['training']['epochs']} epochs, batches of {config['training']['batch_size']}{but}."]
+    epochs = config["training"]["epochs"]
+    longer = {k: int(c.runs["epochs"].max()) for k, c in cells.items() if (c.runs["epochs"] > epochs).any()}
+    others = "".join(f" {name}: {number} epochs." for name, number in longer.items())
+    notes = [f"{epochs} epochs, batches of {config['training']['batch_size']}{but}.{others}"]
     if len(sizes):
         parts = [
             f"{DATASET_TITLES[str(dataset)]} {train}/{validation}/{test}"
@@ -82,6 +86,27 @@ def cell_notes(cells: Mapping[str, Cell]) -> list[str]:
     rates = [f"{k} {_settings(c.selection)}" for k, c in cells.items() if c.selection is not None]
     if rates:
         notes.append(f"Learning rate chosen on validation accuracy: {'; '.join(rates)}.")
+    own = {k: c.chosen_on for k, c in cells.items() if c.chosen_on}
+    if own:
+        seeds = plain(sorted({seed for found in own.values() for seed in found}))
+        notes.append(
+            f"Chosen on a seed that is reported too (seed {seeds}): {'; '.join(own)}. The controls with a rate "
+            "chosen on seed 3 check it."
+        )
+    drops = [f"{k} {c.drop:.1f}" for k, c in cells.items() if c.drop is not None and c.drop > _DROP]
+    if drops:
+        notes.append(
+            f"Unstable: the validation accuracy of a seed fell more than {_DROP:g} points below its best so far, "
+            f"at most by {'; '.join(drops)}. The accuracy reported is that of the best epoch."
+        )
+    mixed = [f"{k} {c.code_versions}" for k, c in cells.items() if c.code_versions > 1]
+    versions = len({code for c in cells.values() for code in c.runs["training_code"].dropna()})
+    if versions > 1:
+        within = f"; more than one within {'; '.join(mixed)}" if mixed else "; no cell mixes any"
+        notes.append(
+            f"Fingerprints of the training code among these records: {versions}{within}. Each is of one method; "
+            "records made again today are the same to the last digit (tests/workflow/test_records.py)."
+        )
     partial = [f"{k}: {c.finished} of {len(c.seeds)} seeds" for k, c in cells.items() if c.status == "partial"]
     if partial:
         notes.append(f"Partly run: {'; '.join(partial)}.")

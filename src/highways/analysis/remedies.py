@@ -20,6 +20,7 @@ from highways.analysis.notes import (
     spread_note,
 )
 from highways.analysis.rendering import Table
+from highways.analysis.tuning import choices, mark
 from highways.cost import extra_parameters
 from highways.remedies import DAGGER, RATES, VALUES, Remedy, remedies
 from highways.runs import Config
@@ -67,7 +68,7 @@ def remedy_table(config: Config, folder: Path) -> Table:
             {
                 "Network": SKIPS if first.skips else PLAIN,
                 "Rule": first.label,
-                **{place_label(*remedy.cell[:2]): cell.text for remedy, cell in own.items()},
+                **{place_label(*remedy.cell[:2]): cell.text + mark(remedy, cell) for remedy, cell in own.items()},
                 **{_seconds_head(depth): _seconds_text(_at(own, depth)) for depth in depths},
                 "Local": first.entry.get("local", _NO_VALUE),
                 **{_extra_head(depth): _extra_text(_at(own, depth)) for depth in depths},
@@ -89,6 +90,7 @@ def remedy_table(config: Config, folder: Path) -> Table:
             *_protocol(config, cells),
             *protocol_notes(config, {cell_name(remedy): cell for remedy, cell in cells.items()}),
             *marks(cells),
+            *choices({cell_name(one): (one, cell) for one, cell in cells.items()}, folder),
             _cost_note(cells.values()),
             "Extra parameters: feedback matrices beside the weights, and whether they are learned.",
             conventions_note(config),

@@ -30,6 +30,21 @@ class Selection:
     def settings(self) -> dict[str, Any]:
         return dict(json.loads(self.chosen))
 
+    @property
+    def best(self) -> float:
+        """The validation accuracy of what was chosen."""
+        return self.validation_accuracy[self.chosen] or 0.0
+
+    @property
+    def edges(self) -> tuple[str, ...]:
+        """The keys of which the lowest or the highest of several numbers was chosen, with that number."""
+        found = []
+        for key, value in self.settings.items():
+            values = {json.loads(one)[key] for one in self.validation_accuracy}
+            if len(values) > 1 and not isinstance(value, bool | str) and value in (min(values), max(values)):
+                found.append(f"{key.rpartition('.')[2]} {value:g}")
+        return tuple(found)
+
     def to_dict(self) -> dict[str, Any]:
         candidates = [
             {"settings": json.loads(text), "validation_accuracy": value}

@@ -8,7 +8,7 @@ import pandas as pd
 from highways import paper
 from highways.analysis.notes import conventions_note, plain
 from highways.analysis.rendering import Table
-from highways.runs import Config
+from highways.runs import Config, sweep_config
 
 _COLUMNS = {"alpha": "α", "steps": "T", "lr": "lr", "optimizer": "E-step", "step_size": "λ"}
 _NO_VALUE = "—"
@@ -28,7 +28,7 @@ def settings(config: Config) -> Table:
         row["≠"] = ", ".join(_COLUMNS[entry["setting"]] for entry in entries if entry["differs"])
         rows.append(row)
         data += entries
-    others = _exceptions(config) + _shared(config)
+    others = _exceptions(config) + _shared(config) + _sweeps(config)
     equal = [f"{_name(entry)} {plain(entry['ours'])}" for entry in others if not entry["differs"]]
     different = [entry for entry in others if entry["differs"]]
     return Table(
@@ -64,6 +64,8 @@ def _exceptions(config: Config) -> list[dict[str, Any]]:
         for row in config["exceptions"]:
             if (row["method"], row["depth"]) == place:
                 ours |= row
+        if "epochs" in ours:
+            entries.append(_compare(f"{place[0]}.epochs", place[1], ours["epochs"], paper.epochs()))
         for key in theirs.keys() - {"method", "depth"}:
             entries.append(_compare(f"{place[0]}.{key}", place[1], ours.get(key, "not set"), theirs[key]))
     return sorted(entries, key=lambda entry: str(entry["setting"]))
@@ -71,6 +73,18 @@ def _exceptions(config: Config) -> list[dict[str, Any]]:
 
 def _shared(config: Config) -> list[dict[str, Any]]:
     return [_compare(setting.key, None, _at(config, setting.key), setting.value) for setting in paper.shared()]
+
+
+def _sweeps(config: Config) -> list[dict[str, Any]]:
+    """The seeds and epochs of the two sweeps, which the paper states for all runs."""
+    theirs = {setting.key: setting.value for setting in paper.shared()}
+    entries = []
+    for sweep in ("strength", "density"):
+        own = sweep_config(config, sweep)
+        entries.append(_compare(f"{sweep}_sweep.seeds", None, own["seeds"], theirs["seeds"]))
+        epochs = own["training"]["epochs"]
+        entries.append(_compare(f"{sweep}_sweep.epochs", None, epochs, theirs["training.epochs"]))
+    return entries
 
 
 def _at(config: Config, key: str) -> Any:

@@ -1,0 +1,59 @@
+"""What the tuning of a rule is worth: choices at chance, at the edge of their grid, and what lies beyond."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from highways.analysis.cells import CHANCE, Cell
+from highways.analysis.frame import load
+from highways.analysis.notes import plain
+from highways.remedies import Remedy
+
+EDGE, NOMINAL = "‡", "§"
+_AT_CHANCE = CHANCE + 2.0  # percent of validation accuracy
+
+Named = Mapping[str, tuple[Remedy, Cell]]
+
+
+def mark(remedy: Remedy, cell: Cell) -> str:
+    """Of a choice that its tuning does not support: no candidate was above chance, or an edge was the best."""
+    if not remedy.tuned or cell.selection is None or not cell.n:
+        return ""
+    if 100 * cell.selection.best < _AT_CHANCE:
+        return f" {NOMINAL}"
+    return f" {EDGE}" if cell.selection.edges else ""
+
+
+def choices(cells: Named, folder: Path) -> list[str]:
+    """What these marks mean, and what lies one step beyond an edge."""
+    marked: dict[str, list[str]] = {EDGE: [], NOMINAL: []}
+    for name, (remedy, cell) in cells.items():
+        own = mark(remedy, cell).strip()
+        if own and cell.selection is not None:
+            edges = f" {', '.join(cell.selection.edges)}" if own == EDGE else ""
+            marked[own].append(f"{name}{edges}")
+    notes = []
+    if marked[NOMINAL]:
+        names = "; ".join(marked[NOMINAL])
+        notes.append(
+            f"{NOMINAL} Tuned in name only, no candidate came to {_AT_CHANCE:g} % on validation: {names}."
+        )
+    if marked[EDGE]:
+        names = "; ".join(marked[EDGE])
+        notes.append(f"{EDGE} The best of the grid is at its edge, and a better one may lie beyond: {names}.")
+    steps = list(_beyond(cells, folder))
+    if steps:
+        notes.append(
+            f"One step beyond, validation accuracy beside that of the choice, which stays: {'; '.join(steps)}."
+        )
+    return notes
+
+
+def _beyond(cells: Named, folder: Path) -> Iterator[str]:
+    for name, (remedy, cell) in cells.items():
+        chosen = "" if cell.selection is None else f" ({100 * cell.selection.best:.1f})"
+        for row in load({run.path: run for run in remedy.beyond()}, folder).to_dict("records"):
+            settings = json.loads(row["settings"])
+            words = ", ".join(f"{key.rpartition('.')[2]} {plain(value)}" for key, value in settings.items())
+            reached = f"{100 * row['validation_accuracy']:.1f}" if row["status"] == "ok" else row["status"]
+            yield f"{name} {words}: {reached}{chosen}"
