@@ -74,6 +74,51 @@ def test_one_seed_has_no_spread(config, folder, record, find):
     assert any("MNIST L=8 HEP: 1 of 3 seeds" in note for note in table.notes)
 
 
+def test_a_fall_of_the_validation_below_its_best_is_told(config, folder, record, find):
+    """0.9 down to 0.724 is 17.6 points below the best so far, though the run ends higher."""
+    record(find(*HEP_8, "seed0"), 0.9, curve=[0.5, 0.9, 0.724, None, 0.95, 0.94])
+    record(find(*HEP_8, "seed1"), 0.9, curve=[0.5, 0.6, 0.7])
+    record(find("L008/pc", "seed0"), 0.9, curve=[0.5, 0.9, 0.871])
+    table = TABLES["depth"](config, folder)
+    (note,) = notes(table, "Unstable")
+    assert "at most by MNIST L=8 HEP 17.6." in note
+    assert datum(table, depth=8, method="hep")["validation_drop"] == pytest.approx(17.6)
+    assert datum(table, depth=8, method="pc")["validation_drop"] == pytest.approx(2.9)
+
+
+def test_versions_of_the_code_are_counted_and_cells_that_mix_them_named(config, folder, record, find):
+    write_seeds(record, find, HEP_8, [0.9, 0.9, 0.9])
+    assert not notes(TABLES["depth"](config, folder), "Fingerprints")
+    path = folder / f"{find(*HEP_8, 'seed1').path}.json"
+    path.write_text(path.read_text().replace('"training_code": "0"', '"training_code": "1"'))
+    table = TABLES["depth"](config, folder)
+    assert datum(table, depth=8, method="hep")["code_versions"] == 2
+    assert "records: 2; more than one within MNIST L=8 HEP 2." in notes(table, "Fingerprints")[0]
+
+
+def test_a_rate_that_a_reported_seed_chose_is_told_and_one_at_the_edge_too(config, folder, record):
+    for run in all_runs(config).values():
+        if run.path.startswith("trial/mnist/L004/backprop/lr"):
+            record(run, 0.9, 0.9 + run.spec.learning.lr)
+    table = TABLES["depth"](config, folder)
+    (note,) = notes(table, "Chosen on a seed that is reported too")
+    assert "(seed 0): MNIST L=4 BP." in note
+    highest = max(config["learning_rate_sweep"]["learning_rates"])
+    assert (
+        f"MNIST L=4 BP {highest:g} (edge of its grid: lr {highest:g})" in notes(table, "Learning rate chosen")[0]
+    )
+    config["learning_rate_sweep"]["seeds"] = [7]
+    assert not notes(TABLES["depth"](config, folder), "Chosen on a seed")
+
+
+def test_settings_name_the_sweeps_that_are_shorter_than_the_papers(config):
+    config["strength_sweep"] |= {"seeds": [0], "epochs": 1}
+    table = TABLES["settings"](config, None)
+    assert "Differs: strength_sweep.epochs is 1, in the paper 12." in table.notes
+    assert "Differs: strength_sweep.seeds is 0, in the paper 0, 1, 2." in table.notes
+    assert not notes(table, "Differs: density_sweep")
+
+
 def test_a_diverged_run_counts_with_its_best_accuracy_or_is_left_out_and_named(config, folder, record, find):
     record(find(*HEP_8, "seed0"), 0.90)
     record(find(*HEP_8, "seed1"), 0.80, diverged=5)
@@ -126,7 +171,10 @@ def test_a_swept_cell_is_the_sweep_run_at_the_chosen_rate_and_the_selected_runs(
     assert depth_row(table, 4)["BP"] == "92.0 ± 2.0 (n=3)"
     row = datum(table, depth=4, method="backprop")
     assert (row["values"], row["seeds"], row["learning_rate"]) == ("90;92;94", "0;1;2", 1e-3)
-    assert "Learning rate chosen on validation accuracy: MNIST L=4 BP 0.001." in table.notes
+    assert (
+        "Learning rate chosen on validation accuracy: MNIST L=4 BP 0.001 (edge of its grid: lr 0.001)."
+        in table.notes
+    )
 
 
 def test_a_selected_run_of_an_earlier_selection_is_not_used(config, folder, swept):

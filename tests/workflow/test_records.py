@@ -1,24 +1,38 @@
 """The committed records are what this code makes, on the kind of machine that made them."""
 
+import functools
 import json
+import math
 from pathlib import Path
 
 import pytest
 import torch
 
-from highways import record, train
+from highways import cost, record, train
 from highways.data import DataError
 from highways.machine import Machine
+from highways.methods import METHODS
 from highways.spec import RunSpec
 
 RUNS = Path(__file__).parents[2] / "results" / "runs"
 QUIET = Machine(quiet=True)
 
 
+@functools.cache
+def cheapest() -> dict[str, Path]:
+    """For every method the committed record that is made in the shortest time by the cost model."""
+    found: dict[str, tuple[float, Path]] = {}
+    for path in sorted(RUNS.rglob("*.json")):
+        spec = RunSpec.from_dict(json.loads(path.read_text())["spec"])
+        found[spec.method] = min(found.get(spec.method, (math.inf, path)), (cost.seconds(spec), path))
+    return {method: path for method, (_, path) in found.items()}
+
+
 @pytest.mark.dag
-@pytest.mark.parametrize("method", ["pc", "hep", "backprop"])
+@pytest.mark.parametrize("method", METHODS)
 def test_a_committed_record_is_made_again_to_the_last_digit(method, tmp_path):
-    committed = record.read(sorted((RUNS / f"paper/mnist/L004/{method}").glob("*/seed0.json"))[0])
+    """Whatever version of the code made it: of versions that differ in a bit one table must not be made."""
+    committed = record.read(cheapest()[method])
     spec = RunSpec.from_dict(committed["spec"])
     made_by = committed["provenance"]
     here = {

@@ -138,7 +138,9 @@ def _hours(seconds: float) -> str:
 def _settings(selection: Selection) -> str:
     """The rate, and by name what else was chosen."""
     rate, *others = selection.settings.items()
-    return ", ".join([plain(rate[1]), *(f"{key.rpartition('.')[2]} {plain(value)}" for key, value in others)])
+    chosen = [plain(rate[1]), *(f"{key.rpartition('.')[2]} {plain(value)}" for key, value in others)]
+    edge = f" (edge of its grid: {', '.join(selection.edges)})" if selection.edges else ""
+    return ", ".join(chosen) + edge
 
 
 def _divergence(cell: Cell) -> str:

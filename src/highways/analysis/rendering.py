@@ -29,6 +29,8 @@ _LATEX = str.maketrans(
         "−": "$-$",
         "≠": r"$\neq$",
         "†": r"$\dagger$",
+        "‡": r"$\ddagger$",
+        "§": r"\S{}",
         "ᵀ": r"$^\top$",
         "α": r"$\alpha$",
         "λ": r"$\lambda$",

@@ -28,10 +28,8 @@ def choices(cells: Named, folder: Path) -> list[str]:
     """What these marks mean, and what lies one step beyond an edge."""
     marked: dict[str, list[str]] = {EDGE: [], NOMINAL: []}
     for name, (remedy, cell) in cells.items():
-        own = mark(remedy, cell).strip()
-        if own and cell.selection is not None:
-            edges = f" {', '.join(cell.selection.edges)}" if own == EDGE else ""
-            marked[own].append(f"{name}{edges}")
+        if own := mark(remedy, cell).strip():
+            marked[own].append(name)
     notes = []
     if marked[NOMINAL]:
         names = "; ".join(marked[NOMINAL])
@@ -39,8 +37,9 @@ def choices(cells: Named, folder: Path) -> list[str]:
             f"{NOMINAL} Tuned in name only, no candidate came to {_AT_CHANCE:g} % on validation: {names}."
         )
     if marked[EDGE]:
-        names = "; ".join(marked[EDGE])
-        notes.append(f"{EDGE} The best of the grid is at its edge, and a better one may lie beyond: {names}.")
+        notes.append(
+            f"{EDGE} The best of the grid is at its edge, which is named below; a better one may lie beyond."
+        )
     steps = list(_beyond(cells, folder))
     if steps:
         notes.append(
