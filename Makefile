@@ -1,6 +1,7 @@
 # make smoke   set up what it needs and run the whole workflow on embedded data
 # make test    set up what it needs and run every check
-# make report  every table and figure, the verdict and results/report.html from the records; trains nothing
+# make report  every table and figure, the verdict, results/reference/report.html and the README's table, from the
+#              records of results/reference; trains nothing
 # make bench   time the E-step against the ceilings of this machine, PCX and FabricPC
 .PHONY: help smoke test lint unit lock clean bench report slurm
 .DEFAULT_GOAL := help
@@ -21,7 +22,7 @@ $(INSTALLED): pyproject.toml requirements.lock
 	@touch $@
 
 smoke: $(INSTALLED)
-	snakemake --workflow-profile workflow/profiles/smoke
+	snakemake --workflow-profile smoke
 	@echo; cat results/smoke/tables/depth.md; echo; echo 'Tables and figures: results/smoke/tables, results/smoke/figures'
 
 test: lint unit
@@ -42,7 +43,7 @@ slurm: $(INSTALLED)
 	pytest -rs -m slurm
 
 report: $(INSTALLED)
-	highways report --readme README.md
+	highways report --runs results/reference/runs --traces results/reference/propagation --out results/reference --readme README.md
 
 # The lock is what a fresh environment resolves to today.
 lock:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 ROOT = Path(__file__).parents[1]
 PARTS = ("Snakefile", "config.yaml", "environment.yml", "profiles", "src", "workflow")
-SMOKE = ["--workflow-profile", "workflow/profiles/smoke", "--cores", "2"]
+SMOKE = ["--workflow-profile", "profiles/smoke", "--cores", "2"]
 
 
 T = TypeVar("T")
@@ -42,6 +42,12 @@ def copy_project(folder: Path) -> None:
             shutil.copy2(source, folder / part)
 
 
+def package_of(folder: Path) -> dict[str, str]:
+    """The environment in which `highways` is that of a copy."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return {"PATH": path, "PYTHONPATH": str(folder / "src")}
+
+
 class Project:
     """A working copy with no results; `snakemake` runs there."""
 
@@ -57,7 +63,7 @@ class Project:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            env={**os.environ, **environment},
+            env={**os.environ, **package_of(self.folder), **environment},
             encoding="utf-8",
         )
         if check:

@@ -10,8 +10,9 @@ from dataclasses import replace
 import pytest
 
 from highways import data, record
-from highways.bundle import BundleError, Packed, choose, collect, pack
+from highways.bundle import BundleError, Packed, choose, pack
 from highways.cli import main
+from highways.collection import CollectionError, collect
 from highways.runs import Run
 
 
@@ -128,8 +129,9 @@ def test_a_record_of_another_spec_is_left(runs, tmp_path, tiny):
     assert fates["trial/unknown"] == "left: the configuration does not ask for it"
     assert fates["trial/1"].startswith("left: ")
     assert not (tmp_path / "runs").exists()
-    with pytest.raises(BundleError, match="no folder `records`"):
-        collect(tmp_path, runs, tmp_path / "runs")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CollectionError, match="holds no records"):
+        collect(tmp_path / "empty", runs, tmp_path / "runs")
 
 
 def test_the_commands_pack_and_report(root, tmp_path, monkeypatch, capsys):
@@ -145,5 +147,5 @@ def test_the_commands_pack_and_report(root, tmp_path, monkeypatch, capsys):
         assert sum(name.startswith("highways-bundle/specs/") for name in names) == 3
         assert any("/data/MNIST/raw/" in name for name in names)
         assert not any("FashionMNIST" in name or "__pycache__" in name for name in names)
-    assert main(["collect", str(tmp_path), *places]) == 1
-    assert "has no folder `records`" in capsys.readouterr().err
+    assert main(["collect", str(tmp_path / "empty"), *places]) == 1
+    assert "holds no records" in capsys.readouterr().err

@@ -118,7 +118,7 @@ HUGE = "learning.lr=1" + 400 * "0"  # a whole number too large for a float
             "learning.lr",
         ),
         (["--spec", "{}", "--depth", "4"], "--depth: not with --spec"),
-        (["--spec", "results/figures/depth.png"], "should hold text"),
+        (["--spec", "results/reference/figures/depth.png"], "should hold text"),
     ],
 )
 def test_what_cannot_be_trained_is_one_line(capsys, tmp_path, arguments, says):
@@ -441,7 +441,7 @@ def test_tables_name_a_broken_record_and_go_on(one_cell, tmp_path, capsys):
 
 
 def test_a_wrong_table_lists_the_right_ones(capsys, tmp_path):
-    assert "depth, density, controls, remedies, predictions, conventions, settings" in failure(
+    assert "depth, density, optimizer, settings, conventions, controls, remedies, predictions" in failure(
         capsys, "table", "breadth", "--out", str(tmp_path)
     )
     assert "depth, " in failure(capsys, "figure", "breadth", "--out", str(tmp_path))

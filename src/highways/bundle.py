@@ -1,19 +1,20 @@
-"""Runs for a machine that has torch and numpy only: packed into one file there, their records taken back here."""
+"""Runs for a machine that has torch and numpy only: packed into one file; `collection` takes them back."""
 
 import io
 import json
 import tarfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from highways import data, record
+from highways import data
 from highways.errors import UserError
 from highways.files import write_atomically
+from highways.results import Folder
 from highways.runs import Run
 from highways.spec import RunSpec
-from highways.status import FINISHED, differences, state
+from highways.status import FINISHED, state
 
 PACKAGE = Path(__file__).parent
 _NAME = "highways-bundle"
@@ -78,7 +79,7 @@ class Packed:
     waiting: tuple[str, ...]
 
 
-def choose(runs: Iterable[Run], folder: Path, selections: Path, pattern: str = "") -> Packed:
+def choose(runs: Iterable[Run], folder: Folder, selections: Path, pattern: str = "") -> Packed:
     """The unfinished runs whose path contains a pattern, with the settings that have been chosen."""
     chosen, waiting = {}, []
     for run in runs:
@@ -131,35 +132,3 @@ def pack(packed: Packed, data_dir: str | None, out: Path) -> None:
                 archive.addfile(entry, io.BytesIO(content))
 
     write_atomically(out, save)
-
-
-def collect(source: Path, runs: Mapping[str, Run], folder: Path) -> dict[str, str]:
-    """Take the records of a bundle's folder into the folder of runs; returns what became of each, by path.
-
-    A record is taken where the configuration asks for its spec and there is no finished one.
-    """
-    records = source / "records"
-    if not records.is_dir():
-        raise BundleError(f"{source}: has no folder `records`; give the folder in which run.py has run")
-    fates = {}
-    for file in sorted(records.rglob("*.json")):
-        if file.name.endswith(".progress.json"):
-            continue
-        path = str(PurePosixPath(file.relative_to(records)).with_suffix(""))
-        fates[path] = _taken(file, path, runs, folder)
-    return fates
-
-
-def _taken(file: Path, path: str, runs: Mapping[str, Run], folder: Path) -> str:
-    if path not in runs:
-        return "left: the configuration does not ask for it"
-    if state(runs[path], folder)[0] in FINISHED:
-        return "left: there is one already"
-    try:
-        document = record.read(file)
-    except record.RecordError as error:
-        return f"left: {error}"
-    if keys := differences(document, runs[path]):
-        return f"left: made with another {', '.join(keys)}"
-    record.write(folder / f"{path}.json", document)
-    return "taken"

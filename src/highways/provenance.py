@@ -95,6 +95,21 @@ def _fingerprint(entry: str, method: str) -> str:
     return digest.hexdigest()[:16]
 
 
+def kernel_code() -> str:
+    """A fingerprint of what the native kernel is built from."""
+    modules = [PACKAGE / "inference" / name for name in ("estep.cpp", "flags.py")]
+    return hashlib.sha256("".join(_meaning(module) for module in modules).encode()).hexdigest()[:16]
+
+
+def package_code() -> str:
+    """A fingerprint of the whole package, comments included: of what is made anew in seconds."""
+    digest = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*")):
+        if path.suffix in (".py", ".yaml", ".j2"):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
 def _text(name: str) -> str:
     return (PACKAGE / f"{name}.py").read_text(encoding="utf-8")
 

@@ -4,28 +4,41 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from highways import record
 from highways.progress import HEARTBEAT_SECONDS, heartbeat_path
+from highways.results import Folder, Results, places
 from highways.runs import Run
 from highways.spec import RunSpec
 
-STATES = ("done", "diverged", "running", "interrupted", "not run", "outdated", "broken")
-FINISHED = ("done", "diverged")
+STATES = ("done", "diverged", "reference", "running", "interrupted", "not run", "outdated", "broken")
+FINISHED = ("done", "diverged", "reference")
 
 
-def state(run: Run, folder: Path) -> tuple[str, str]:
-    """The state of a run, one of STATES, and a remark (possibly empty)."""
-    path = folder / f"{run.path}.json"
+def state(run: Run, folder: Folder) -> tuple[str, str]:
+    """The state of a run, one of STATES, and a remark (possibly empty).
+
+    `reference`: the user has no record of it that can be used, and the reference has.
+    """
+    (own, _), *behind = places(folder, run.path, ".json")
+    found, remark = _own_state(run, own, selections_folder(folder))
+    if found not in FINISHED:
+        for path, _ in behind:
+            if _own_state(run, path, None)[0] in FINISHED:
+                return "reference", f"{path}{f' (your own: {found})' if found != 'not run' else ''}"
+    return found, remark
+
+
+def _own_state(run: Run, path: Path, selections: Path | None) -> tuple[str, str]:
+    """The state as the file of one place has it; without a folder of selections their choices are not compared."""
     if path.exists():
         try:
             document = record.read(path)
         except record.RecordError as error:
             return "broken", str(error)
-        keys = _differences(document, run, folder)
+        keys = differences(document, run) + _unchosen(document, run, selections)
         if keys:
             return "outdated", f"made with another {', '.join(keys)}"
         if document["status"] == "diverged":
@@ -34,25 +47,14 @@ def state(run: Run, folder: Path) -> tuple[str, str]:
     return _unfinished(heartbeat_path(path))
 
 
-def outdated(run: Run, folder: Path) -> list[str]:
-    """Keys in which the record of a run was made with other settings. Fast, since it does not check the record."""
-    try:
-        document = json.loads((folder / f"{run.path}.json").read_text(encoding="utf-8"))
-        fits = run.selection is None and document["spec_hash"] == run.spec.hash
-        return [] if fits else _differences(document, run, folder)
-    except (OSError, ValueError, KeyError, TypeError):
-        return []  # no record, or a broken one, which its reader names
-
-
-def _differences(document: dict[str, Any], run: Run, folder: Path) -> list[str]:
-    """Keys in which a record differs from what is asked for, which the selection of its sweep says in part."""
-    keys = differences(document, run)
-    if run.selection is not None:
-        chosen = selections_folder(folder) / f"{run.selection}.json"
-        settings = json.loads(chosen.read_text(encoding="utf-8"))["settings"] if chosen.exists() else {}
-        spec = RunSpec.from_dict(document["spec"])
-        keys += [key for key, value in settings.items() if spec.setting(key) != value]
-    return keys
+def _unchosen(document: dict[str, Any], run: Run, selections: Path | None) -> list[str]:
+    """The swept keys in which a record has other values than the selection of its sweep."""
+    if run.selection is None or selections is None:
+        return []
+    chosen = selections / f"{run.selection}.json"
+    settings = json.loads(chosen.read_text(encoding="utf-8"))["settings"] if chosen.exists() else {}
+    spec = RunSpec.from_dict(document["spec"])
+    return [key for key, value in settings.items() if spec.setting(key) != value]
 
 
 def differences(document: dict[str, Any], run: Run) -> list[str]:
@@ -76,19 +78,9 @@ def _different(expected: dict[str, Any], found: dict[str, Any], where: str = "")
     return keys
 
 
-def selections_folder(runs: Path) -> Path:
-    """Where the selections lie, from where the records do."""
-    return runs.parent / "selections"
-
-
-def selection_outdated(path: Path, sweep: Iterable[Run]) -> bool:
-    """Whether a selection was made among other candidates than the runs of its sweep."""
-    try:
-        made = [candidate["settings"] for candidate in json.loads(path.read_text(encoding="utf-8"))["candidates"]]
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
-    asked = [{key: run.spec.setting(key) for key in run.swept} for run in sweep]
-    return {json.dumps(one, sort_keys=True) for one in made} != {json.dumps(one, sort_keys=True) for one in asked}
+def selections_folder(runs: Folder) -> Path:
+    """Where the user's selections lie, from where the records do."""
+    return (runs.own if isinstance(runs, Results) else runs).parent / "selections"
 
 
 def _unfinished(path: Path) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from highways.config import all_runs, validate
 from highways.runs import Run
 
 _CONFIG: dict[str, Any] = {
+    "records": "own",
     "experiment": "trial",
     "datasets": ["mnist"],
     "depths": [4, 8],

@@ -4,15 +4,17 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from artefacts import FIGURES, TRACED
 from highways.analysis import commands, style
 from highways.analysis.architecture import draw
 from highways.analysis.drawing import NothingRun
-from highways.analysis.figures import FIGURES
 from highways.config import all_runs
 from highways.controls import control_runs
 from highways.fields import SpecError
 from highways.methods import METHODS
 from highways.runs import cell_spec, strength_runs
+
+OF_RUNS = [name for name in FIGURES if ("figure", name) not in TRACED]
 
 
 def artist(figure, gid, panel=0):
@@ -148,7 +150,7 @@ def test_training_curves_are_those_of_the_records_and_of_the_chosen_rate(config,
     assert "MNIST\nL = 8" in figure.axes[1].get_title()
 
 
-@pytest.mark.parametrize("name", [name for name in FIGURES if name != "architecture"])
+@pytest.mark.parametrize("name", [name for name in OF_RUNS if name != "architecture"])
 def test_a_figure_with_nothing_run_names_its_target(config, folder, name, tmp_path, find):
     (folder / "trial").mkdir(parents=True)
     broken = folder / f"{find('L004/pc', 'seed0').path}.json"
@@ -159,7 +161,7 @@ def test_a_figure_with_nothing_run_names_its_target(config, folder, name, tmp_pa
     assert not (tmp_path / "figures").exists()
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", OF_RUNS)
 def test_files_are_the_same_every_time(config, folder, record, name, tmp_path):
     for run in all_runs(config).values():
         record(run, 0.5 + run.spec.seed / 10, curve=[0.4, 0.5])
@@ -212,7 +214,7 @@ def test_a_method_entered_anywhere_changes_no_colour(monkeypatch):
 
 
 def test_a_figure_that_does_not_exist_is_refused_with_the_names(config, folder, tmp_path):
-    with pytest.raises(SpecError, match="strength, density, depth, training"):
+    with pytest.raises(SpecError, match="propagation, architecture, depth, strength"):
         commands.figure("nope", config, commands.Sources(folder, folder), tmp_path)
 
 

@@ -6,10 +6,10 @@ import pytest
 from remedied import rules, write_all
 from shown import datum, notes
 
+from artefacts import TABLES
 from highways.analysis import predictions, verdict
 from highways.analysis.parts import CAVEAT, FAILS, HOLDS, NOT_RUN
 from highways.analysis.rules import CELL_RULES
-from highways.analysis.tables import TABLES
 from highways.remedies import remedies as asked_for
 
 

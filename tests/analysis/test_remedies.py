@@ -9,9 +9,8 @@ from matplotlib.text import Text
 from remedied import rules, write_all
 from shown import datum, notes
 
+from artefacts import FIGURES, TABLES
 from highways.analysis import remedies, remedy_figures, rendering, style
-from highways.analysis.figures import FIGURES
-from highways.analysis.tables import TABLES
 from highways.config import all_runs, validate
 from highways.cost import extra_parameters
 from highways.remedies import remedies as asked_for

@@ -10,17 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from artefacts import TRACED
 from highways import config as configuration
 from highways import paper as published
-from highways.analysis import commands, report
-from highways.analysis.figures import FIGURES
-from highways.analysis.propagation_figures import TRACE_FIGURES
-from highways.analysis.propagation_tables import TRACE_TABLES
-from highways.analysis.sections import SECTIONS
-from highways.analysis.tables import TABLES
+from highways.analysis import report
+from highways.analysis.sections import ITEMS, SECTIONS
 from highways.cli import main
-from highways.propagation.plan import TABLES as TABLES_OF_TRACES
 from highways.record import RecordError
+from highways.results import Sources
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -30,7 +27,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 def made(tmp_path_factory) -> Path:
     """Everything that `make report` writes, from the committed records and traces."""
     out = tmp_path_factory.mktemp("results")
-    sources = commands.Sources(ROOT / "results/runs", ROOT / "results/propagation")
+    sources = Sources(ROOT / "results/reference/runs", ROOT / "results/reference/propagation")
     report.write(configuration.load(ROOT / "config.yaml"), sources, out)
     return out
 
@@ -62,13 +59,13 @@ def test_the_committed_tables_and_verdict_are_those_of_the_committed_records(mad
     for folder in ("tables", "."):
         for path in (made / folder).glob("*.*"):
             if path.name != "report.html":
-                committed = ROOT / "results" / folder / path.name
+                committed = ROOT / "results/reference" / folder / path.name
                 assert path.read_bytes() == committed.read_bytes(), f"stale: {committed}; make report"
-    assert {path.name for path in (ROOT / "results/tables").iterdir()} == {
+    assert {path.name for path in (ROOT / "results/reference/tables").iterdir()} == {
         path.name for path in (made / "tables").iterdir()
     }
     drawn = {path.name for path in (made / "figures").iterdir()}
-    assert drawn == {path.name for path in (ROOT / "results/figures").iterdir()}
+    assert drawn == {path.name for path in (ROOT / "results/reference/figures").iterdir()}
 
 
 def test_the_page_shows_every_claim_table_and_figure_once(made):
@@ -79,10 +76,7 @@ def test_the_page_shows_every_claim_table_and_figure_once(made):
         assert f"highways verdict --claim {claim['id']}<" in text
         assert html.escape(claim["claim"], quote=False).replace('"', "&#34;") in text.replace("&#39;", "'")
     items = [(item.kind, item.name) for section in SECTIONS.values() for item in section]
-    assert sorted(items) == sorted(
-        [("table", name) for name in (*TABLES, *TRACE_TABLES)]
-        + [("figure", name) for name in (*FIGURES, *TRACE_FIGURES)]
-    )
+    assert len(items) == len(set(items)) == len(ITEMS)
     assert {f"{kind}-{name}" for kind, name in items} <= page.ids
     assert all(link.startswith("#") and link[1:] in page.ids for link in page.links)
     assert text.index('id="verdict"') < text.index('id="table-depth"')
@@ -174,9 +168,9 @@ def test_a_browser_shows_it_without_an_error_and_sorts_its_tables(made, tmp_path
 @pytest.mark.parametrize("artefacts", [True, False])
 def test_one_broken_trace_does_not_end_the_report(config, folder, tmp_path, artefacts, capsys):
     traces, out = tmp_path / "traces", tmp_path / "out"
-    sources = commands.Sources(folder, traces)
+    sources = Sources(folder, traces)
     assert report.write(config, sources, tmp_path / "whole", artefacts=artefacts) == []
-    one = TABLES_OF_TRACES["optimizer"](config)[0]
+    one = next(iter(TRACED["table", "optimizer"].traces(config)))
     broken = traces / f"{one.path}.npz"
     broken.parent.mkdir(parents=True)
     broken.write_bytes(b"broken")

@@ -6,12 +6,12 @@ from html.parser import HTMLParser
 import pytest
 from shown import datum, notes
 
+from artefacts import TABLES
 from highways import cost
 from highways.analysis import commands
 from highways.analysis.cells import depth_cells
 from highways.analysis.notes import DATASET_TITLES
 from highways.analysis.rendering import Table, to_html, to_latex, write
-from highways.analysis.tables import TABLES
 from highways.config import all_runs
 from highways.fields import SpecError
 from highways.runs import strength_runs
@@ -382,7 +382,7 @@ def test_markdown_shows_cells_and_notes(hostile, tmp_path):
 
 
 def test_a_table_that_does_not_exist_is_refused_with_the_names(config, folder, tmp_path):
-    with pytest.raises(SpecError, match="depth, density, controls, remedies, predictions, conventions, settings"):
+    with pytest.raises(SpecError, match="depth, density, optimizer, settings, conventions, controls, remedies"):
         commands.table("nope", config, commands.Sources(folder, folder), tmp_path)
 
 
@@ -457,5 +457,5 @@ def test_controls_stand_below_each_other_with_their_own_seeds(config, folder, re
 
 def test_the_committed_latex_needs_no_unicode(root):
     """pdflatex stops at a Greek letter that is not a command."""
-    for path in (root / "results/tables").glob("*.tex"):
+    for path in (root / "results/reference/tables").glob("*.tex"):
         assert path.read_text(encoding="utf-8").isascii(), path.name

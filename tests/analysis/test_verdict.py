@@ -798,7 +798,7 @@ def test_strict_finds_what_no_longer_holds(paper, tmp_path, capsys, root, monkey
     held = replace(judged[0], verdict=HOLDS)
     before.write_text(json.dumps(verdict.document(paper, [held, *judged[1:]])), encoding="utf-8")
     assert verdict.lost(judged, before) == [held.id]
-    nothing = ["verdict", "--runs", str(tmp_path), "--traces", str(tmp_path)]
+    nothing = ["verdict", "--runs", str(tmp_path), "--traces", str(tmp_path), "--reference", str(tmp_path)]
     assert main([*nothing, "--strict", str(before)]) == 4
     said = capsys.readouterr()
     assert f"{held.id} held in {before} and no longer does" in said.err

@@ -6,12 +6,11 @@ import json
 import numpy as np
 import pytest
 
+from artefacts import FIGURES, TABLES, TRACED
 from highways import config as configuration
 from highways import paper as published
 from highways.analysis import propagation
 from highways.analysis.drawing import NothingRun
-from highways.analysis.propagation_figures import TRACE_FIGURES
-from highways.analysis.propagation_tables import TRACE_TABLES
 from highways.fields import SpecError
 from highways.propagation import plan, trace
 from highways.propagation.spec import Propagation
@@ -43,17 +42,18 @@ def folder(tmp_path, experiment):
     return tmp_path
 
 
-ARTEFACTS = [("table", name) for name in plan.TABLES] + [("figure", name) for name in plan.FIGURES]
+def names(kind: str) -> list[str]:
+    return [name for its, name in TRACED if its == kind]
 
 
-@pytest.mark.parametrize(("kind", "name"), ARTEFACTS)
+@pytest.mark.parametrize(("kind", "name"), TRACED)
 def test_an_artefact_reads_the_traces_that_the_plan_names(experiment, folder, monkeypatch, kind, name):
     asked = set()
     read = trace.read
     monkeypatch.setattr(propagation, "read", lambda path, spec: asked.add(spec.path) or read(path, spec))
-    makers, wanted = (TRACE_TABLES, plan.TABLES) if kind == "table" else (TRACE_FIGURES, plan.FIGURES)
-    made = makers[name](experiment, folder)
-    assert asked == {one.path for one in wanted[name](experiment)}
+    item = TRACED[kind, name]
+    made = item.function(experiment, folder)
+    assert asked == {one.path for one in item.traces(experiment)}
     if kind == "figure":
         assert all(axes.has_data() or axes.get_label() == "<colorbar>" for axes in made.axes)
         assert "not run" not in " ".join(text.get_text() for axes in made.axes for text in axes.texts)
@@ -61,22 +61,22 @@ def test_an_artefact_reads_the_traces_that_the_plan_names(experiment, folder, mo
         assert "not run" not in made.frame.to_string()
 
 
-@pytest.mark.parametrize("name", plan.FIGURES)
+@pytest.mark.parametrize("name", names("figure"))
 def test_a_figure_of_nothing_names_its_target(experiment, tmp_path, name):
     with pytest.raises(NothingRun, match=f"target figure_{name}$"):
-        TRACE_FIGURES[name](experiment, tmp_path)
+        FIGURES[name](experiment, tmp_path)
 
 
-@pytest.mark.parametrize("name", plan.TABLES)
+@pytest.mark.parametrize("name", names("table"))
 def test_a_table_of_nothing_says_not_run(experiment, tmp_path, name):
-    frame = TRACE_TABLES[name](experiment, tmp_path).frame
+    frame = TABLES[name](experiment, tmp_path).frame
     assert (frame == "not run").all().all()
 
 
 def test_the_table_has_the_papers_layers_values_and_ours(paper, tmp_path):
-    for spec in plan.TABLES["optimizer"](paper):
+    for spec in TRACED["table", "optimizer"].traces(paper):
         trace.write(tmp_path / f"{spec.path}.npz", made_up(spec))
-    frame = TRACE_TABLES["optimizer"](paper, tmp_path).frame
+    frame = TABLES["optimizer"](paper, tmp_path).frame
     assert list(frame.index) == [str(layer) for layer in published.error_layers()]
     assert frame.loc["60", "gradient descent (paper)"] == "4.0e-03"
     assert frame.loc["10", "gradient descent (paper)"] == "<1.0e-17"
@@ -85,7 +85,7 @@ def test_the_table_has_the_papers_layers_values_and_ours(paper, tmp_path):
 
 
 def test_the_map_has_the_mean_of_the_seeds_where_the_paper_has_it(experiment, folder):
-    figure = TRACE_FIGURES["propagation"](experiment, folder)
+    figure = FIGURES["propagation"](experiment, folder)
     (mesh,) = (part for part in figure.axes[0].collections if part.get_gid() == "map")
     values = mesh.get_array()
     assert values.shape[0] == 16
@@ -104,7 +104,7 @@ def test_the_arrival_of_a_layer_is_read_at_its_step(experiment):
 
 
 def test_the_map_of_every_rule_says_how_it_comes_to_its_errors(experiment, folder):
-    figure = TRACE_FIGURES["propagation_rules"](experiment, folder)
+    figure = FIGURES["propagation_rules"](experiment, folder)
     titles = [axes.get_title() for axes in figure.axes if axes.get_label() != "<colorbar>"]
     assert {"Vanilla PC", "HEP", "DFA\n(one sweep)", "BP\n(one sweep)"} <= set(titles)
     own = {title.split("\n")[0] for title in titles if title.endswith("(after its own inference)")}
@@ -131,7 +131,7 @@ def test_a_run_is_in_the_specification_as_it_is_in_a_record(paper):
 
 
 def test_every_relaxation_has_a_place_of_its_own(paper):
-    specs = [one for make in (*plan.TABLES.values(), *plan.FIGURES.values()) for one in make(paper)]
+    specs = [one for item in TRACED.values() for one in item.traces(paper)]
     assert len({spec.path for spec in specs}) == len({spec.to_json() for spec in specs})
     assert all(Propagation.from_dict(json.loads(spec.to_json())) == spec for spec in specs)
 

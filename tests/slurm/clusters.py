@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from projects import ROOT, copy_project
+from projects import ROOT, copy_project, package_of
 
 CLUSTER = Path(__file__).with_name("cluster.sh")
-SMOKE = ROOT / "workflow/profiles/smoke/smoke.yaml"
-CUT = ["--configfile", "workflow/profiles/smoke/smoke.yaml", "part.yaml"]
-PROFILE = ["--workflow-profile", "workflow/profiles/slurm", "--slurm-init-seconds-before-status-checks", "2"]
+SMOKE = ROOT / "profiles/smoke/smoke.yaml"
+CUT = ["--configfile", "profiles/smoke/smoke.yaml", "part.yaml"]
+PROFILE = ["--workflow-profile", "profiles/slurm", "--slurm-init-seconds-before-status-checks", "2"]
 PROFILE += ["--latency-wait", "20", *CUT]
 LOCAL = ["--cores", "1", *CUT]
 LONG = "smoke/fashion_mnist_excerpt/L008/hep/alpha1.8_k1/seed0"
@@ -73,6 +73,7 @@ class Project:
         self.folder = folder
         copy_project(folder)
         (folder / "part.yaml").write_text(yaml.safe_dump(changes), encoding="utf-8")
+        self.environment = {**os.environ, **package_of(folder)}
 
     def command(self, *arguments: str, profile: list[str] = PROFILE) -> list[str]:
         # What follows a list of files would be taken as one more of them.
@@ -81,7 +82,13 @@ class Project:
     def snakemake(self, *arguments: str, **options) -> subprocess.CompletedProcess[str]:
         command = self.command(*arguments, **options)
         return subprocess.run(
-            command, cwd=self.folder, capture_output=True, text=True, timeout=400, encoding="utf-8"
+            command,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=400,
+            encoding="utf-8",
+            env=self.environment,
         )
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
@@ -95,6 +102,7 @@ class Project:
                 # Tests that a shell has sent to the background ignore Ctrl-C, and so would their children.
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
                 encoding="utf-8",
+                env=self.environment,
             )
 
     def out(self, path: str) -> Path:

@@ -167,7 +167,7 @@ def test_a_sweep_gives_the_records_of_a_local_run(scenarios, cluster):
 
 
 def test_a_failing_run_is_tried_as_often_as_the_profile_says(scenarios):
-    profile = yaml.safe_load((ROOT / "workflow/profiles/slurm/config.yaml").read_text(encoding="utf-8"))
+    profile = yaml.safe_load((ROOT / "profiles/slurm/config.yaml").read_text(encoding="utf-8"))
     code, tried, left = scenarios["failing"].result()
     assert code != 0
     assert tried == profile["retries"] + 1

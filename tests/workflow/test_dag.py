@@ -13,9 +13,7 @@ import pytest
 
 from highways import config as configuration
 from highways import record
-from highways.analysis.figures import FIGURES
-from highways.analysis.sections import SECTIONS
-from highways.analysis.tables import TABLES
+from highways.analysis.sections import ITEMS, SECTIONS
 from highways.propagation import plan, trace
 from highways.runs import Run, sweep_runs
 from highways.status import state
@@ -34,9 +32,7 @@ def smoke_config(folder: Path) -> dict:
     from snakemake.utils import update_config
 
     config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-    update_config(
-        config, yaml.safe_load((folder / "workflow/profiles/smoke/smoke.yaml").read_text(encoding="utf-8"))
-    )
+    update_config(config, yaml.safe_load((folder / "profiles/smoke/smoke.yaml").read_text(encoding="utf-8")))
     return configuration.validate(config)
 
 
@@ -53,10 +49,8 @@ def test_the_smoke_run_leaves_every_record_table_and_figure(smoke):
     assert {state(run, smoke.folder / RUNS)[0] for run in runs} <= {"done", "diverged"}
     results = smoke.folder / "results/smoke"
     found = {path.name for folder in ("tables", "figures") for path in (results / folder).iterdir()}
-    names = (*TABLES, *plan.TABLES, "verdict")
-    tables = {f"{name}.{ending}" for name in names for ending in ("csv", "md", "html", "tex")}
-    figures = {f"{name}.{ending}" for name in (*FIGURES, *plan.FIGURES) for ending in ("png", "pdf")}
-    assert found == tables | figures
+    made = {Path(file).name for item in ITEMS.values() for file in item.files}
+    assert found == made | {f"verdict.{ending}" for ending in ("csv", "md", "html", "tex")}
     assert "does the paper hold?" in (results / "report.html").read_text(encoding="utf-8")
     assert (results / "figures/depth.png").read_bytes().startswith(b"\x89PNG")
     for name in ("depth", "conventions", "controls", "remedies", "optimizer", "adam_steps"):
@@ -96,26 +90,20 @@ def test_a_finished_workflow_has_nothing_to_do(smoke):
     assert "Nothing to be done" in run.stdout + run.stderr
 
 
-def test_a_lost_check_of_the_data_trains_nothing_again(finished):
-    shutil.rmtree(finished.folder / "results/smoke/data")
-    (finished.folder / RUNS / f"{HEP_8}/seed1.json").unlink()
-    assert trained(finished.plan(*SMOKE)) == {f"{HEP_8}/seed1"}
-
-
 def test_one_deleted_record_runs_one_job(finished):
     (finished.folder / RUNS / f"{HEP_8}/seed1.json").unlink()
     assert trained(finished.plan(*SMOKE)) == {f"{HEP_8}/seed1"}
 
 
 def test_one_changed_strength_runs_exactly_its_seeds(finished):
-    finished.edit("workflow/profiles/smoke/smoke.yaml", "{depth: 16, alpha: 1.8,", "{depth: 16, alpha: 1.5,")
+    finished.edit("profiles/smoke/smoke.yaml", "{depth: 16, alpha: 1.8,", "{depth: 16, alpha: 1.5,")
     deep = "smoke/fashion_mnist_excerpt/L016/hep/alpha1.5_k1"
     assert trained(finished.plan(*SMOKE)) == {f"{deep}/seed0", f"{deep}/seed1"}
 
 
 def test_one_changed_learning_rate_runs_the_runs_that_use_it(finished):
     """PC carries its rate in its path; the record of HEP is replaced in place."""
-    finished.edit("workflow/profiles/smoke/smoke.yaml", "steps: 20, lr: 2.0e-3", "steps: 20, lr: 1.0e-3")
+    finished.edit("profiles/smoke/smoke.yaml", "steps: 20, lr: 2.0e-3", "steps: 20, lr: 1.0e-3")
     shallow = "smoke/fashion_mnist_excerpt/L004"
     paths = (f"{shallow}/pc/lr0.001", f"{shallow}/hep/alpha0.5_k1")
     table = {path for path in trained(finished.plan(*SMOKE)) if path.startswith("smoke/")}
@@ -148,40 +136,38 @@ def test_an_edit_of_one_rule_trains_that_rule(finished):
     assert {path.split("/")[-3] for path in trained(finished.plan(*SMOKE))} == {"hep"}
 
 
-def test_a_clone_with_committed_records_trains_nothing(finished):
-    """Snakemake's own notes are not committed, and a clone gives every file a new time."""
-    cloned(finished)
-    todo = finished.plan(*SMOKE)
-    assert trained(todo) == set()
-    assert "propagating" not in todo
-    assert "keeping" not in todo
+def test_after_a_touch_nothing_is_left_to_do(finished):
+    shutil.rmtree(finished.folder / ".snakemake")
+    for number, path in enumerate(sorted(finished.folder.rglob("*"))):
+        os.utime(path, (time.time() - number,) * 2)
+    finished.snakemake(*SMOKE, "--touch")
+    run = finished.snakemake("--dry-run", *SMOKE)
+    assert "Nothing to be done" in run.stdout + run.stderr
 
 
-def test_a_clone_does_not_keep_what_is_of_other_settings(finished):
-    """Paths name no σ_v: without Snakemake's notes, only the files themselves tell that they are of another."""
-    cloned(finished)
-    finished.edit("config.yaml", "sigma_v: 1.0e-2", "sigma_v: 2.0e-2")
-    refused = finished.snakemake("--dry-run", *SMOKE, check=False)
-    assert refused.returncode != 0
-    assert "came with the clone and is of another highway.sigma_v" in refused.stdout + refused.stderr
-    assert "table_settings" in finished.snakemake("--dry-run", *SMOKE, "--", "table_settings").stdout
-    runs = {path: run for path, run in smoke_runs(finished).items() if run.spec.highway}
-    for path in runs:
-        (finished.folder / RUNS / f"{path}.json").unlink()
-    refused = finished.snakemake("--dry-run", *SMOKE, check=False)
-    assert "npz came with the clone and is of another specification" in refused.stdout + refused.stderr
-    for path in (finished.folder / "results/smoke/propagation").rglob("*.npz"):
-        if path.relative_to(finished.folder).parts[6] in ("hep", "dfa"):
-            path.unlink()
-    assert trained(finished.plan(*SMOKE)) == set(runs)
+def test_other_epochs_train_everything_again_wherever_the_data_are(finished):
+    part = finished.folder / "part.yaml"
+    part.write_text("training: {epochs: 2}\ndata_dir: /elsewhere\n", encoding="utf-8")
+    smoke = ("--configfile", "profiles/smoke/smoke.yaml", "part.yaml")
+    asked = smoke_runs(finished)
+    own = {path for path in asked if path.startswith("smoke/")}  # the others have epochs of their own
+    assert own <= trained(finished.plan(*smoke))
+    todo = finished.plan(*smoke, "--", "propagation")
+    assert len(todo["keeping"]) == 2
+    moments = configuration.all_propagations(smoke_config(finished.folder))
+    assert set(todo["propagating"]) == {path for path, one in moments.items() if one.trained}
 
 
-def test_a_clone_chooses_again_where_the_sweep_is_another(finished):
-    cloned(finished)
+def test_where_the_data_are_and_what_trains_re_run_nothing(finished):
+    part = finished.folder / "part.yaml"
+    part.write_text("data_dir: /elsewhere\ndevice: cuda\n", encoding="utf-8")
+    todo = finished.plan("--configfile", "profiles/smoke/smoke.yaml", "part.yaml")
+    assert not {"training", "choosing", "propagating", "keeping"} & set(todo)
+
+
+def test_a_sweep_of_other_candidates_chooses_again(finished):
     runs = smoke_runs(finished)
-    finished.edit(
-        "workflow/profiles/smoke/smoke.yaml", "rates: [1.0e-3, 3.0e-3, 1.0e-2]", "rates: [3.0e-3, 2.0e-2]"
-    )
+    finished.edit("profiles/smoke/smoke.yaml", "rates: [1.0e-3, 3.0e-3, 1.0e-2]", "rates: [3.0e-3, 2.0e-2]")
     todo = finished.plan(*SMOKE)
     new = smoke_runs(finished)
     waiting = {path for path, run in new.items() if run.selection and run.selection.startswith("smoke/")}
@@ -190,7 +176,7 @@ def test_a_clone_chooses_again_where_the_sweep_is_another(finished):
 
 
 def test_one_changed_step_size_relaxes_everything_again_and_trains_nothing(finished):
-    finished.edit("workflow/profiles/smoke/smoke.yaml", "  step_size: 0.05\n  adam", "  step_size: 0.02\n  adam")
+    finished.edit("profiles/smoke/smoke.yaml", "  step_size: 0.05\n  adam", "  step_size: 0.02\n  adam")
     todo = finished.plan(*SMOKE)
     assert trained(todo) == set()
     assert "keeping" not in todo
@@ -201,12 +187,13 @@ def test_one_changed_step_size_relaxes_everything_again_and_trains_nothing(finis
 
 
 def test_a_missing_trace_of_a_trained_network_needs_its_weights(finished):
-    cloned(finished)
+    shutil.rmtree(finished.folder / "results/smoke/snapshots")
     wanted = configuration.all_propagations(smoke_config(finished.folder))
     path = next(path for path, spec in wanted.items() if spec.trained and spec.run.method == "hep" and spec.epoch)
     (finished.folder / f"results/smoke/propagation/{path}.npz").unlink()
     todo = finished.plan(*SMOKE)
-    assert todo["propagating"] == [path]
+    assert path in todo["propagating"]
+    assert all("/hep/" in one for one in todo["propagating"])
     assert len(todo["keeping"]) == 1
     assert "/hep/" in todo["keeping"][0]
 
@@ -229,25 +216,13 @@ def test_the_smoke_run_traces_the_weights_of_the_run_that_it_trained(smoke):
         assert kept["epochs"] == of_table["epochs"][: len(kept["epochs"])]
 
 
-def test_a_clone_with_committed_records_trains_only_what_is_new(finished):
-    cloned(finished)
-    finished.edit("workflow/profiles/smoke/smoke.yaml", "seeds: [0, 1]", "seeds: [0, 1, 2]")
+def test_a_new_seed_trains_only_what_is_new(finished):
+    finished.edit("profiles/smoke/smoke.yaml", "seeds: [0, 1]", "seeds: [0, 1, 2]")
     plan = finished.plan(*SMOKE)
     new = 3 * 3 + 3 + 2  # three depths and methods, three more strengths, two more spacings
     assert {path.rpartition("/")[2] for path in trained(plan)} == {"seed2"}
     assert len(trained(plan)) == new
-    assert plan["finding"] == ["and checking fashion_mnist_excerpt"]
-    finished.snakemake(*SMOKE, "--", f"{RUNS}/{HEP_8}/seed2.json")
-    assert len(trained(finished.plan(*SMOKE))) == new - 1
-
-
-def cloned(project: Project) -> None:
-    """Make of a finished project what a clone has: records and selections with new times, nothing else."""
-    shutil.rmtree(project.folder / ".snakemake")
-    for name in ("data", "tables", "figures", "logs", "snapshots"):
-        shutil.rmtree(project.folder / "results/smoke" / name)
-    for number, path in enumerate(sorted(project.folder.rglob("*"))):
-        os.utime(path, (time.time() - number,) * 2)
+    assert "finding" not in plan
 
 
 def test_the_smoke_plan_lists_only_smoke_jobs(project):
@@ -275,6 +250,18 @@ def test_the_paper_s_plan_lists_every_run_once(project):
 )
 def test_a_named_target_needs_its_own_runs_alone(project, target, jobs):
     assert len(trained(project.plan(target))) == jobs
+
+
+def test_a_named_target_whose_records_are_missing_trains_them(finished):
+    for seed in (0, 1):
+        (finished.folder / RUNS / f"{HEP_8}/seed{seed}.json").unlink()
+    missing = {f"{HEP_8}/seed{seed}" for seed in (0, 1)}
+    todo = finished.plan(*SMOKE, "--", "table_depth")
+    assert trained(todo) == missing
+    assert todo["table:"] == ["depth"]
+    (finished.folder / "results/smoke/tables/depth.md").unlink()
+    assert trained(finished.plan(*SMOKE, "--", "table_depth")) == missing
+    assert trained(finished.plan(*SMOKE, "--", "report")) == missing
 
 
 def test_a_part_of_the_paper_is_a_small_configuration(project):

@@ -12,6 +12,7 @@ import pytest
 
 from highways import config as configuration
 from highways.analysis import report
+from projects import package_of
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -32,7 +33,8 @@ pytestmark = pytest.mark.dag
 
 
 def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, encoding="utf-8")
+    environment = {**os.environ, **package_of(folder)}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, encoding="utf-8")
 
 
 def test_the_two_commands_come_first():
@@ -46,7 +48,7 @@ def test_a_command_of_the_readme_works(project, command):
     """Workflows are planned, not run; a run of hours is cut down to one epoch at the embedded data."""
     words = shlex.split(command)
     (project.folder / "results").mkdir()
-    (project.folder / "results/runs").symlink_to(ROOT / "results/runs")
+    (project.folder / "results/reference").symlink_to(ROOT / "results/reference")
     (project.folder / "part.yaml").write_text("depths: [4]\npathvars: {results: mine}\n", encoding="utf-8")
     if words[0] == "snakemake":
         result = run([sys.executable, "-m", "snakemake", "--dry-run", *words[1:]], project.folder)
@@ -92,7 +94,7 @@ def test_the_files_that_the_readme_names_exist():
 
 def test_the_results_of_the_readme_are_those_of_the_records():
     """They stand between markers; `make report` renews them."""
-    block = report.readme_block(configuration.load(ROOT / "config.yaml"), ROOT / "results/runs")
+    block = report.readme_block(configuration.load(ROOT / "config.yaml"), ROOT / "results/reference/runs")
     assert "MNIST, L = 4, ours" in block
     assert f"<!-- results: start -->\n{block}\n<!-- results: end -->" in TEXT, "stale: make report"
 

@@ -1,58 +1,94 @@
-# The tables and figures, from the records: one rule per artefact, named table_depth, figure_depth and so on.
+# The tables and figures, from the records, with one target for each: table_depth, figure_depth and so on.
 
 
-for kind, artefact in ALL_ARTEFACTS:
+wildcard_constraints:
+    table="|".join(of_kind("table")),
+    figure="|".join(of_kind("figure")),
+
+
+def shown(kind):
+    """How Snakemake's own report shows a table or figure."""
+    return {
+        "caption": "../report/artefact.rst",
+        "category": lambda w: HEADINGS[kind, w[kind]],
+        "labels": lambda w: {"kind": kind, "what": ITEMS[kind, w[kind]].title},
+    }
+
+
+rule table:
+    input:
+        lambda w: FLOW.sources("table", w.table),
+    output:
+        multiext("<results>/tables/{table}", ".csv", ".md", ".tex"),
+        report("<results>/tables/{table}.html", **shown("table")),
+    log:
+        "<results>/logs/tables/{table}.log",
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        code=PACKAGE_CODE,
+        config=CONFIG,
+        results=lambda w, output: Path(output[0]).parents[1],
+        text=lambda w: ITEMS["table", w.table].text,
+        command=lambda w: ITEMS["table", w.table].command,
+    message:
+        "table: {wildcards.table}"
+    shell:
+        "highways table {wildcards.table} --config {params.config:q} --runs {params.results:q}/runs"
+        " --traces {params.results:q}/propagation --reference {REFERENCE:q} --out {params.results:q}/tables 2> {log:q}"
+
+
+rule figure:
+    input:
+        lambda w: FLOW.sources("figure", w.figure),
+    output:
+        "<results>/figures/{figure}.pdf",
+        report("<results>/figures/{figure}.png", **shown("figure")),
+    log:
+        "<results>/logs/figures/{figure}.log",
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        code=PACKAGE_CODE,
+        config=CONFIG,
+        results=lambda w, output: Path(output[0]).parents[1],
+        text=lambda w: ITEMS["figure", w.figure].text,
+        command=lambda w: ITEMS["figure", w.figure].command,
+    message:
+        "figure: {wildcards.figure}"
+    shell:
+        "highways figure {wildcards.figure} --config {params.config:q} --runs {params.results:q}/runs"
+        " --traces {params.results:q}/propagation --reference {REFERENCE:q} --out {params.results:q}/figures 2> {log:q}"
+
+
+# With what it is made from, so that a table whose records are missing is made again.
+for (kind, name), item in ITEMS.items():
 
     rule:
         name:
-            f"{kind}_{artefact}"
+            f"{kind}_{name}"
         input:
-            sources(kind, artefact),
-        output:
-            outputs(kind, artefact),
-        log:
-            f"<results>/logs/{kind}s/{artefact}.log",
-        conda:
-            "../../environment.yml"
-        resources:
-            mem_mb=1000,
-            runtime=10,
-        params:
-            kind=kind,
-            name=artefact,
-            config=CONFIG,
-            runs=runs_folder,
-            traces=traces_folder,
-            folder=lambda w, output: Path(output[0]).parent,
-            text=ITEMS[kind, artefact].text,
-            command=ITEMS[kind, artefact].command,
-        message:
-            f"{kind}: {artefact}"
-        shell:
-            "highways {params.kind} {params.name} --config {params.config:q} --runs {params.runs:q}"
-            " --traces {params.traces:q}"
-            " --out {params.folder:q} 2> {log:q}"
+            lambda w, kind=kind, name=name: FLOW.sources(kind, name),
+            paths([item]),
 
 
 rule propagation:
     input:
-        [
-            f"{RESULTS}/{kind}s/{name}{ending}"
-            for kind, name in ALL_ARTEFACTS
-            if name in TRACE_ARTEFACTS[kind]
-            for ending in ENDINGS[kind]
-        ],
+        FLOW.traces(FLOW.propagations.values()),
+        paths(item for item in ITEMS.values() if item.traces(config)),
 
 
 rule conventions:
     input:
-        rules.table_conventions.output,
+        rules.table_conventions.input,
 
 
-rule report:
+rule page:
     input:
-        lambda w: records(RUNS.values()),
-        artefacts(),
+        FLOW.everything,
+        FLOW.traces(FLOW.propagations.values()),
     output:
         page=report(
             "<results>/report.html",
@@ -61,21 +97,25 @@ rule report:
             labels={"what": "the page"},
         ),
         verdict="<results>/verdict.json",
-        table=multiext("<results>/tables/verdict", *ENDINGS["table"]),
+        table=multiext("<results>/tables/verdict", ".csv", ".md", ".html", ".tex"),
     log:
         "<results>/logs/report.log",
-    conda:
-        "../../environment.yml"
     resources:
         mem_mb=2000,
         runtime=30,
     params:
+        code=PACKAGE_CODE,
         config=CONFIG,
-        runs=runs_folder,
-        traces=traces_folder,
-        folder=lambda w, output: Path(output.page).parent,
+        results=lambda w, output: Path(output.page).parent,
     message:
         "the verdict and the report"
     shell:
-        "highways report --only-page --config {params.config:q} --runs {params.runs:q} --traces {params.traces:q}"
-        " --out {params.folder:q} 2> {log:q}"
+        "highways report --only-page --config {params.config:q} --runs {params.results:q}/runs"
+        " --traces {params.results:q}/propagation --reference {REFERENCE:q} --out {params.results:q} 2> {log:q}"
+
+
+rule report:
+    input:
+        FLOW.everything,
+        FLOW.traces(FLOW.propagations.values()),
+        rules.page.output,

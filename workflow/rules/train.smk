@@ -1,8 +1,9 @@
 # One training job per run record.
 #
-# A job re-runs when its own spec changes, or the code that determines its numbers (`code`, a fingerprint without
-# comments); plotting code and the settings of other runs do not count. Checkpoints lie beside
-# the records and are not declared, so that a failed job keeps them.
+# A job re-runs when its own specification changes, or the code that determines its numbers (`code`, a fingerprint
+# without comments); plotting code and the settings of other runs do not count. A record that is there already, of
+# that very specification and code, stays: the job of a Snakemake that was killed may have written it. Checkpoints lie
+# beside the records and are not declared, so that a failed job keeps them.
 
 
 wildcard_constraints:
@@ -13,71 +14,63 @@ wildcard_constraints:
 
 rule train:
     input:
-        lambda w: data_check(RUNS[w.run]),
+        lambda w: after_preparing(FLOW.runs[w.run].spec),
     output:
-        "<results>/runs/{run}.json",
+        update("<results>/runs/{run}.json"),
     log:
         "<results>/logs/train/{run}.log",
-    conda:
-        "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=lambda w, attempt: memory_mb(RUNS[w.run], attempt),
-        runtime=lambda w, attempt: runtime_minutes(RUNS[w.run], attempt),
+        mem_mb=lambda w, attempt: megabytes(FLOW.runs[w.run], attempt),
+        runtime=lambda w, attempt: minutes(FLOW.runs[w.run], attempt),
     params:
-        spec=lambda w: RUNS[w.run].spec.to_json(),
-        code=lambda w: code(RUNS[w.run]),
-        device=device(),
-        folder=data_folder(),
+        spec=lambda w: FLOW.runs[w.run].spec.to_json(),
+        code=lambda w: TRAINING_CODE[FLOW.runs[w.run].spec.method],
     message:
         "training {wildcards.run}"
     shell:
-        "highways train --spec {params.spec:q} --out {output:q} --threads {threads} {params.device:q} {params.folder:q} 2> {log:q}"
+        "highways train --renew --spec {params.spec:q} --out {output:q} --threads {threads} {DEVICE:q} {DATA_DIR:q} 2> {log:q}"
 
 
 rule select:
     input:
-        sweep_records,
+        lambda w: FLOW.records(FLOW.sweep(w.selection)),
     output:
         "<results>/selections/{selection}.json",
     log:
         "<results>/logs/select/{selection}.log",
-    conda:
-        "../../environment.yml"
     resources:
         mem_mb=1000,
         runtime=10,
     params:
-        specs=sweep_specs,
-        code=lambda w: code(sweep(w)[0]),
+        specs=lambda w: [run.spec.hash for run in FLOW.sweep(w.selection)],
     message:
         "choosing the settings of {wildcards.selection} on validation accuracy"
     shell:
         "highways select {input:q} --out {output:q} 2> {log:q}"
 
 
+def selected(wildcards):
+    return FLOW.runs[f"{wildcards.selection}/selected/seed{wildcards.seed}"]
+
+
 rule train_selected:
     input:
-        lambda w: data_check(selected(w)),
-        chosen=chosen,
+        lambda w: after_preparing(selected(w).spec),
+        chosen=lambda w: FLOW.selection(w.selection),
     output:
-        "<results>/runs/{selection}/selected/seed{seed}.json",
+        update("<results>/runs/{selection}/selected/seed{seed}.json"),
     log:
         "<results>/logs/train/{selection}/selected/seed{seed}.log",
-    conda:
-        "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=lambda w, attempt: memory_mb(selected(w), attempt),
-        runtime=lambda w, attempt: runtime_minutes(selected(w), attempt),
+        mem_mb=lambda w, attempt: megabytes(selected(w), attempt),
+        runtime=lambda w, attempt: minutes(selected(w), attempt),
     params:
         spec=lambda w: selected(w).spec.to_json(),
-        sweep=sweep_specs,
-        code=lambda w: code(selected(w)),
-        device=device(),
-        folder=data_folder(),
+        code=lambda w: TRAINING_CODE[selected(w).spec.method],
     message:
         "training {wildcards.selection}/selected/seed{wildcards.seed} at the chosen settings"
     shell:
-        "highways train --spec {params.spec:q} --selection {input.chosen:q} --out {output:q}"
-        " --threads {threads} {params.device:q} {params.folder:q} 2> {log:q}"
+        "highways train --renew --spec {params.spec:q} --selection {input.chosen:q} --out {output:q}"
+        " --threads {threads} {DEVICE:q} {DATA_DIR:q} 2> {log:q}"

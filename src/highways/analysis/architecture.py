@@ -1,13 +1,13 @@
 """Figure 1 of the paper, drawn from a spec: the layers, what is clamped, and the ways of the error."""
 
 from itertools import pairwise
-from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from highways.analysis import drawing, style
+from highways.results import Folder
 from highways.runs import Config, cell_spec
 from highways.spec import RunSpec
 
@@ -15,7 +15,7 @@ _WIDTH, _HEIGHT = 0.62, 0.5
 _SHOWN = 8  # layers of weights that fit in a column of a page
 
 
-def architecture(config: Config, folder: Path) -> Figure:
+def architecture(config: Config, folder: Folder) -> Figure:
     """HEP at the first depth of the configuration whose layers fit."""
     depth = next((depth for depth in config["depths"] if depth >= _SHOWN), config["depths"][-1])
     return draw(cell_spec(config, config["datasets"][0], depth, "hep", 0))

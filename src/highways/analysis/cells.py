@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
@@ -11,6 +10,7 @@ import pandas as pd
 
 from highways.analysis.frame import load, usable
 from highways.analysis.selection import Selection, select
+from highways.results import Folder
 from highways.runs import CellKey, Config, Run, cell_runs, density_runs, strength_runs, sweep_config
 
 CHANCE = 10.0  # percent: all data sets have ten classes
@@ -157,20 +157,20 @@ class Cell:
         return f"{self.mean:.1f} ± {self.std:.1f} (n={self.n}){lost}"
 
 
-def depth_cells(config: Config, folder: Path) -> dict[CellKey, Cell]:
+def depth_cells(config: Config, folder: Folder) -> dict[CellKey, Cell]:
     """The cells of accuracy against depth, by data set, depth and method."""
     keys = [(d, n, m) for d in config["datasets"] for n in config["depths"] for m in config["methods"]]
     return cells_at(config, folder, keys)
 
 
-def cells_at(config: Config, folder: Path, keys: Iterable[CellKey]) -> dict[CellKey, Cell]:
+def cells_at(config: Config, folder: Folder, keys: Iterable[CellKey]) -> dict[CellKey, Cell]:
     """The cells at these places, by data set, depth and method."""
     keys = list(keys)
     frame = load(_by_path(run for key in keys for run in cell_runs(config, *key)), folder)
     return {key: _depth_cell(config, frame, key) for key in keys}
 
 
-def strength_cells(config: Config, folder: Path) -> dict[float, Cell]:
+def strength_cells(config: Config, folder: Folder) -> dict[float, Cell]:
     """The cells of the strength sweep, by alpha."""
     frame = load(_by_path(strength_runs(config)), folder)
     seeds = tuple(sweep_config(config, "strength")["seeds"])
@@ -178,7 +178,7 @@ def strength_cells(config: Config, folder: Path) -> dict[float, Cell]:
     return {alpha: Cell(seeds, frame[frame["alpha"] == alpha]) for alpha in alphas}
 
 
-def density_cells(config: Config, folder: Path) -> dict[int, Cell]:
+def density_cells(config: Config, folder: Folder) -> dict[int, Cell]:
     """The cells of the density sweep, by the spacing k."""
     frame = load(_by_path(density_runs(config)), folder)
     seeds = tuple(sweep_config(config, "density")["seeds"])

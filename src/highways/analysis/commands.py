@@ -1,39 +1,24 @@
 """What the command line does with records: tables, figures and selections of a learning rate."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 from matplotlib.figure import Figure
 
 from highways import record
-from highways.analysis import rendering, style
+from highways.analysis import frame, propagation, rendering, sections, style
 from highways.analysis import selection as selecting
-from highways.analysis.figures import FIGURES
-from highways.analysis.frame import load
-from highways.analysis.propagation_figures import TRACE_FIGURES
-from highways.analysis.propagation_tables import TRACE_TABLES
 from highways.analysis.rendering import Table
+from highways.analysis.sections import nothing
 from highways.analysis.selection import Selection, SelectionError
-from highways.analysis.tables import TABLES
-from highways.fields import SpecError
 from highways.files import write_text
+from highways.propagation.spec import Propagation
+from highways.results import Sources
 from highways.runs import Config, Run
 from highways.spec import RunSpec
 from highways.status import differences
-
-T = TypeVar("T")
-Makers = Mapping[str, Callable[[Config, Path], T]]
-
-
-@dataclass(frozen=True)
-class Sources:
-    """Where the records and the traces are."""
-
-    runs: Path
-    traces: Path
 
 
 def table(name: str, config: Config, sources: Sources, out_folder: Path) -> None:
@@ -47,20 +32,32 @@ def figure(name: str, config: Config, sources: Sources, out_folder: Path) -> Non
 
 
 def make_table(name: str, config: Config, sources: Sources) -> Table:
-    return _made("table", name, config, sources, TABLES, TRACE_TABLES)
+    """The table of that name; a last note says how much of it is of the reference."""
+    item = sections.item("table", name)
+    found: Table = item.function(config, sources.traces if item.traces is not nothing else sources.runs)
+    return with_notes(found, reference_notes(item.runs(config), item.traces(config), sources))
+
+
+def with_notes(table: Table, notes: Iterable[str]) -> Table:
+    return replace(table, notes=(*table.notes, *notes))
+
+
+def reference_notes(runs: Iterable[Run], traces: Iterable[Propagation], sources: Sources) -> list[str]:
+    """How many of these records and traces are not the user's own; nothing where all are."""
+    counts = {
+        "records": frame.of_reference(runs, sources.runs),
+        "traces": propagation.of_reference(traces, sources.traces),
+    }
+    return [
+        f"{kept} of {used} {what} come from {sources.reference}." for what, (kept, used) in counts.items() if kept
+    ]
 
 
 def draw(name: str, config: Config, sources: Sources) -> Figure:
+    item = sections.item("figure", name)
     with style.journal():
-        return _made("figure", name, config, sources, FIGURES, TRACE_FIGURES)
-
-
-def _made(kind: str, name: str, config: Config, sources: Sources, of_runs: Makers[T], of_traces: Makers[T]) -> T:
-    if name in of_runs:
-        return of_runs[name](config, sources.runs)
-    if name in of_traces:
-        return of_traces[name](config, sources.traces)
-    raise SpecError(f"{kind}: {name!r} does not exist; it takes {', '.join([*of_runs, *of_traces])}")
+        figure: Figure = item.function(config, sources.traces if item.traces is not nothing else sources.runs)
+        return figure
 
 
 def select(records: Sequence[Path], out_file: Path) -> None:
@@ -81,12 +78,12 @@ def select(records: Sequence[Path], out_file: Path) -> None:
             )
         swept += different
     runs = [Run(str(path).removesuffix(".json"), spec, swept=tuple(swept)) for path, spec in specs.items()]
-    frame = load({run.path: run for run in runs}, Path()).sort_values("lr", kind="stable")
-    seeds = frame.groupby("settings", sort=False)["seed"].agg(sorted)
+    rows = frame.load({run.path: run for run in runs}, Path()).sort_values("lr", kind="stable")
+    seeds = rows.groupby("settings", sort=False)["seed"].agg(sorted)
     if len({tuple(found) for found in seeds}) > 1:
         found = "; ".join(f"{settings}: {own}" for settings, own in seeds.items())
         raise SelectionError(f"select: every candidate needs the same seeds, found {found}")
-    selection = selecting.select(frame)
+    selection = selecting.select(rows)
     if selection is None:  # every candidate diverged, and so, on record, will the other seeds
         selection = Selection(str(seeds.index[0]), dict.fromkeys(seeds.index))
     write_text(out_file, json.dumps(selection.to_dict(), indent=1) + "\n")

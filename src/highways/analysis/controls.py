@@ -1,17 +1,16 @@
 """What the highways add to predictive coding: the controls as a table."""
 
-from pathlib import Path
-
 import pandas as pd
 
 from highways.analysis.cells import cells_at
 from highways.analysis.notes import cell_notes, conventions_note, place_label, protocol_notes, spread_note
 from highways.analysis.rendering import Table
 from highways.controls import arms
+from highways.results import Folder
 from highways.runs import Config
 
 
-def controls(config: Config, folder: Path) -> Table:
+def controls(config: Config, folder: Folder) -> Table:
     """Test accuracy of every control: one row per control, one column per place."""
     rows: dict[str, dict[str, str]] = {}
     columns: dict[str, tuple[str, int]] = {}

@@ -1,7 +1,6 @@
 """Which reading of the paper reproduces it: the convention search as a table."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -13,6 +12,7 @@ from highways.analysis.notes import cell_label, plain
 from highways.analysis.rendering import Table
 from highways.methods import METHODS
 from highways.readings import Reading, readings, settings_of
+from highways.results import Folder
 from highways.runs import CellKey, Config
 
 SMALLEST_SPREAD = 0.1  # the paper prints one decimal, and a spread of 0.0 once
@@ -27,7 +27,7 @@ _HEADS = {
 }
 
 
-def conventions(config: Config, folder: Path) -> Table:
+def conventions(config: Config, folder: Folder) -> Table:
     """Every reading of every stage with its distance to the paper, the nearest first."""
     tried = readings(config)
     varied = [key for key in settings_of(config) if len({r.settings[key] for r in tried}) > 1]
@@ -83,7 +83,7 @@ def distance(cells: Mapping[CellKey, Cell]) -> tuple[float, float] | None:
     return fmean(value**2 for value in spreads) ** 0.5, fmean(points)
 
 
-def _cells(reading: Reading, folder: Path) -> dict[CellKey, Cell]:
+def _cells(reading: Reading, folder: Folder) -> dict[CellKey, Cell]:
     cells: dict[CellKey, Cell] = {}
     for key in reading.cells:
         cells |= cells_at(reading.config(key[2]), folder, [key])

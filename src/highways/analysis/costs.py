@@ -2,28 +2,13 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from highways import cost, record
+from highways import cost
 from highways.analysis.rendering import Table
 from highways.runs import Run
-from highways.status import differences
-
-
-def read_all(runs: Mapping[str, Run], folder: Path) -> dict[str, dict[str, Any]]:
-    """The usable records by path."""
-    found = {}
-    for path, run in runs.items():
-        try:
-            document = record.read(folder / f"{path}.json")
-        except (record.RecordError, OSError):
-            continue
-        if not differences(document, run):
-            found[path] = document
-    return found
 
 
 def part(path: str) -> str:

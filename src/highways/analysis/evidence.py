@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Protocol
 
@@ -19,6 +18,7 @@ from highways.methods import METHODS
 from highways.propagation.spec import Propagation
 from highways.propagation.trace import Trace
 from highways.remedies import Remedy, remedy_runs
+from highways.results import Folder
 from highways.runs import CellKey, Config, Run, sweep_config, table_runs
 
 CONFIDENCE = 0.95
@@ -154,8 +154,8 @@ class Ours(_Methods):
     """The records and traces of this project."""
 
     config: Config
-    runs: Path
-    traces_folder: Path
+    runs: Folder
+    traces_folder: Folder
 
     @cached_property
     def _depth(self) -> dict[CellKey, Cell]:

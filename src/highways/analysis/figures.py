@@ -1,23 +1,18 @@
 """The paper's figures, and the training curves behind them, with the published values drawn as references."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from highways import paper
 from highways.analysis import drawing, style
-from highways.analysis.architecture import architecture
 from highways.analysis.cells import density_cells, depth_cells, strength_cells
 from highways.analysis.frame import curves
-from highways.analysis.layers import gradients, scales
 from highways.analysis.notes import DATASET_TITLES
-from highways.analysis.remedy_figures import remedy_accuracies, remedy_gradients
+from highways.results import Folder
 from highways.runs import Config, table_runs
 
 
-def strength(config: Config, folder: Path) -> Figure:
+def strength(config: Config, folder: Folder) -> Figure:
     """Test accuracy against the highway strength alpha."""
     sweep = config["strength_sweep"]
     dataset, depth = sweep["dataset"], sweep["depth"]
@@ -56,7 +51,7 @@ def strength(config: Config, folder: Path) -> Figure:
     return figure
 
 
-def density(config: Config, folder: Path) -> Figure:
+def density(config: Config, folder: Folder) -> Figure:
     """Test accuracy against the spacing k of the highways."""
     sweep = config["density_sweep"]
     dataset, depth = sweep["dataset"], sweep["depth"]
@@ -80,7 +75,7 @@ def density(config: Config, folder: Path) -> Figure:
     return figure
 
 
-def accuracy_versus_depth(config: Config, folder: Path) -> Figure:
+def accuracy_versus_depth(config: Config, folder: Folder) -> Figure:
     """Test accuracy against depth, one panel per data set."""
     cells = depth_cells(config, folder)
     drawing.demand("depth", cells.values())
@@ -110,7 +105,7 @@ def accuracy_versus_depth(config: Config, folder: Path) -> Figure:
     return figure
 
 
-def training(config: Config, folder: Path) -> Figure:
+def training(config: Config, folder: Folder) -> Figure:
     """Validation accuracy per epoch, one panel per data set and depth; of a swept method the chosen rate."""
     cells = depth_cells(config, folder)
     drawing.demand("training", cells.values())
@@ -137,16 +132,3 @@ def training(config: Config, folder: Path) -> Figure:
     )
     style.finish(figure, [spread, *drawing.absent(drawing.labelled(cells))])
     return figure
-
-
-FIGURES: dict[str, Callable[[Config, Path], Figure]] = {
-    "strength": strength,
-    "density": density,
-    "depth": accuracy_versus_depth,
-    "training": training,
-    "gradients": gradients,
-    "remedies": remedy_accuracies,
-    "remedy_gradients": remedy_gradients,
-    "scales": scales,
-    "architecture": architecture,
-}

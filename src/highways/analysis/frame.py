@@ -4,7 +4,7 @@ import json
 import math
 import textwrap
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from highways import cost, record
+from highways.results import Folder, places
 from highways.runs import Run
 from highways.spec import RunSpec
 from highways.status import differences
@@ -71,9 +72,10 @@ class _Outcome:
     status: str
     problem: str = ""
     record: Mapping[str, Any] | None = None
+    reference: bool = False  # whether the record is of the reference
 
 
-def load(runs: Mapping[str, Run], folder: Path) -> pd.DataFrame:
+def load(runs: Mapping[str, Run], folder: Folder) -> pd.DataFrame:
     """One row per run; `status` is ok, diverged, not run, or invalid (then `problem` says why in one line).
 
     Accuracies are fractions, `expected_seconds` those of the cost model on one core, for every run. `settings` are
@@ -101,7 +103,7 @@ def usable(rows: pd.DataFrame) -> "pd.Series[bool]":
     return rows["status"].isin(["ok", "diverged"])
 
 
-def curves(runs: Mapping[str, Run], folder: Path) -> pd.DataFrame:
+def curves(runs: Mapping[str, Run], folder: Folder) -> pd.DataFrame:
     """One row per run and epoch, for the runs whose records can be used."""
     rows = []
     for run in runs.values():
@@ -111,7 +113,7 @@ def curves(runs: Mapping[str, Run], folder: Path) -> pd.DataFrame:
     return _frame(rows, _IDENTITY | _EPOCH)
 
 
-def layers(runs: Mapping[str, Run], folder: Path) -> pd.DataFrame:
+def layers(runs: Mapping[str, Run], folder: Folder) -> pd.DataFrame:
     """One row per run, epoch (0 is before training), quantity and layer, for the usable records."""
     rows = []
     for run in runs.values():
@@ -137,8 +139,30 @@ def _frame(rows: list[dict[str, Any]], columns: Mapping[str, str]) -> pd.DataFra
     return frame.astype(dict(columns))
 
 
-def _outcome(run: Run, folder: Path) -> _Outcome:
-    path = folder / f"{run.path}.json"
+def read(runs: Mapping[str, Run], folder: Folder) -> dict[str, Mapping[str, Any]]:
+    """The usable records, by path."""
+    found = {path: _outcome(run, folder).record for path, run in runs.items()}
+    return {path: document for path, document in found.items() if document is not None}
+
+
+def of_reference(runs: Iterable[Run], folder: Folder) -> tuple[int, int]:
+    """How many of the usable records are of the reference, and how many there are."""
+    outcomes = [one for one in (_outcome(run, folder) for run in runs) if one.record is not None]
+    return sum(one.reference for one in outcomes), len(outcomes)
+
+
+def _outcome(run: Run, folder: Folder) -> _Outcome:
+    """What the user's own file holds; where that cannot be used, what the reference does."""
+    (own, _), *behind = places(folder, run.path, ".json")
+    outcome = _held(run, own)
+    for path, _ in behind if outcome.record is None else ():
+        kept = _held(run, path)
+        if kept.record is not None:
+            return replace(kept, reference=True)
+    return outcome
+
+
+def _held(run: Run, path: Path) -> _Outcome:
     if not path.exists():
         return _Outcome("not run")
     try:

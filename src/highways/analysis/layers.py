@@ -1,7 +1,6 @@
 """Figures of what the layers do over training, from the diagnostics of the records."""
 
 from collections.abc import Iterable
-from pathlib import Path
 
 import pandas as pd
 from matplotlib import colormaps
@@ -17,12 +16,13 @@ from highways.analysis.frame import layers
 from highways.analysis.notes import DATASET_TITLES, place_label
 from highways.controls import Arm, gradient_arms
 from highways.readings import Reading, finalists
+from highways.results import Folder
 from highways.runs import CellKey, Config, Run, cell_runs
 
 _LAYER_COLOURS = colormaps["viridis"]
 
 
-def gradients(config: Config, folder: Path) -> Figure:
+def gradients(config: Config, folder: Folder) -> Figure:
     """The cosine of every matrix's gradient to that of backprop, before and after training, per place."""
     drawn = gradient_arms(config)
     cells = {arm: cells_at(arm.config, folder, [arm.cell])[arm.cell] for arm in drawn}
@@ -57,7 +57,7 @@ def gradients(config: Config, folder: Path) -> Figure:
     return figure
 
 
-def _cosines(axes: Axes, arm: Arm, cell: Cell, folder: Path, *, last: bool) -> None:
+def _cosines(axes: Axes, arm: Arm, cell: Cell, folder: Folder, *, last: bool) -> None:
     """One line per seed, and their mean, at the first or the last moment of the records."""
     frame = of_cell(cell, cell_runs(arm.config, *arm.cell), folder)
     table = at_moment(frame[frame["quantity"] == "backprop_cosine"], last=last)
@@ -68,7 +68,7 @@ def _cosines(axes: Axes, arm: Arm, cell: Cell, folder: Path, *, last: bool) -> N
         axes.plot(table.index, table.mean(axis="columns"), color=colour, gid=f"mean:{arm.name}")
 
 
-def of_cell(cell: Cell, runs: Iterable[Run], folder: Path) -> pd.DataFrame:
+def of_cell(cell: Cell, runs: Iterable[Run], folder: Folder) -> pd.DataFrame:
     """What the layers do in the records that the cell reports, of the runs that may be behind it."""
     used = set(cell.records)
     return layers({run.path: run for run in runs if run.path in used}, folder)
@@ -80,7 +80,7 @@ def at_moment(quantity: pd.DataFrame, *, last: bool) -> pd.DataFrame:
     return quantity[quantity["epoch"] == moment].pivot(index="layer", columns="seed", values="value")
 
 
-def scales(config: Config, folder: Path) -> Figure:
+def scales(config: Config, folder: Folder) -> Figure:
     """The rms of every hidden feedforward state over training: one row per depth, one column per reading."""
     columns = finalists(config)
     cells = {
@@ -113,7 +113,7 @@ def scales(config: Config, folder: Path) -> Figure:
     return figure
 
 
-def _scales(axes: Axes, reading: Reading, key: CellKey, folder: Path) -> None:
+def _scales(axes: Axes, reading: Reading, key: CellKey, folder: Folder) -> None:
     config = reading.config("hep")
     frame = layers({run.path: run for run in cell_runs(config, *key)}, folder)
     frame = frame[(frame["quantity"] == "rms_state") & (frame["seed"] == config["seeds"][0])]

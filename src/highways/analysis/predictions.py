@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pandas as pd
 
@@ -17,6 +16,7 @@ from highways.analysis.rules import CELL_RULES
 from highways.analysis.verdict import STATISTICS, Judged, in_words
 from highways.files import packaged
 from highways.remedies import Remedy
+from highways.results import Folder
 from highways.runs import CellKey, Config
 
 DATASETS = ["mnist"]  # every prediction is about MNIST
@@ -89,7 +89,7 @@ def _parts(claim: Claim, by: Remedied) -> Iterator[Part]:
         yield replace(part, verdict=verdict, caveat=joined(part.caveat, apart, tuned))
 
 
-def judge(config: Config, folder: Path) -> list[Judged]:
+def judge(config: Config, folder: Folder) -> list[Judged]:
     """The verdict on every prediction, in the order of predictions.yaml."""
     return _judged(remedy_cells(config, folder))
 
@@ -103,7 +103,7 @@ def _judged(cells: Mapping[Remedy, Cell]) -> list[Judged]:
     ]
 
 
-def predictions(config: Config, folder: Path) -> Table:
+def predictions(config: Config, folder: Folder) -> Table:
     """One row per prediction."""
     cells = remedy_cells(config, folder)
     judged = _judged(cells)

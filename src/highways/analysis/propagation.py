@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -13,6 +12,8 @@ from highways.propagation import plan
 from highways.propagation.plan import ROWS
 from highways.propagation.spec import NETWORKS, Propagation
 from highways.propagation.trace import OtherSettings, Trace, read
+from highways.record import RecordError
+from highways.results import Folder, places
 from highways.runs import Config
 
 K = TypeVar("K")
@@ -20,17 +21,36 @@ Array = NDArray[np.float64]
 NOT_RUN = "not run"
 
 
-def traces(wanted: Iterable[Propagation], folder: Path) -> list[Trace]:
+def traces(wanted: Iterable[Propagation], folder: Folder) -> list[Trace]:
     """Those that have been made; one of other settings is passed over, and named on standard error."""
-    found = []
+    found = [_trace(one, folder)[0] for one in wanted]
+    return [trace for trace in found if trace is not None]
+
+
+def of_reference(wanted: Iterable[Propagation], folder: Folder) -> tuple[int, int]:
+    """How many of the traces are of the reference, and how many there are."""
+    kept = found = 0
     for one in wanted:
         try:
-            trace = read(folder / f"{one.path}.npz", one)
+            trace, of_the_reference = _trace(one, folder)
+        except RecordError:
+            continue  # a broken one, which whoever shows it names
+        found += trace is not None
+        kept += of_the_reference
+    return kept, found
+
+
+def _trace(one: Propagation, folder: Folder) -> tuple[Trace | None, bool]:
+    """The user's own trace, else that of the reference, and whether it is that."""
+    for path, kept in places(folder, one.path, ".npz"):
+        try:
+            trace = read(path, one)
         except OtherSettings as error:
             _pass_over(str(error))
         else:
-            found += [] if trace is None else [trace]
-    return found
+            if trace is not None:
+                return trace, kept
+    return None, False
 
 
 @cache
@@ -39,7 +59,7 @@ def _pass_over(reason: str) -> None:
     print(f"warning: {reason}", file=sys.stderr)
 
 
-def of_columns(wanted: Mapping[K, Sequence[Propagation]], folder: Path) -> dict[K, list[Trace]]:
+def of_columns(wanted: Mapping[K, Sequence[Propagation]], folder: Folder) -> dict[K, list[Trace]]:
     """Those of every column that have been made, one per seed."""
     return {key: traces(seeds, folder) for key, seeds in wanted.items()}
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
-from pathlib import Path
 
 import numpy as np
 from matplotlib import colormaps
@@ -17,6 +16,7 @@ from highways.methods import METHODS
 from highways.propagation import plan
 from highways.propagation.plan import PANELS, ROWS
 from highways.propagation.trace import Trace
+from highways.results import Folder
 from highways.runs import Config
 
 _FLOOR, _CEILING = 1e-17, 1.0
@@ -35,10 +35,10 @@ def _demand(name: str, found: Iterable[Sequence[Trace]]) -> None:
         raise drawing.NothingRun(f"figure {name}: none of its traces is there; run the target figure_{name}")
 
 
-def maps(name: str, optimizer: str) -> Callable[[Config, Path], Figure]:
+def maps(name: str, optimizer: str) -> Callable[[Config, Folder], Figure]:
     """A figure of the error over layers and steps: a row per network, a column per model."""
 
-    def figure(config: Config, folder: Path) -> Figure:
+    def figure(config: Config, folder: Folder) -> Figure:
         found = of_columns(plan.panels(config, optimizer), folder)
         titles = [
             f"({letter}) {PANELS[column]}, {ROWS[row]}"
@@ -102,10 +102,10 @@ def _positive(values: Array) -> Array:
     return kept
 
 
-def convergence(name: str, optimizer: str) -> Callable[[Config, Path], Figure]:
+def convergence(name: str, optimizer: str) -> Callable[[Config, Folder], Figure]:
     """A figure of the energy of some layers over the steps."""
 
-    def figure(config: Config, folder: Path) -> Figure:
+    def figure(config: Config, folder: Folder) -> Figure:
         chosen = plan.optimizers(config)[optimizer]
         block = config["propagation"]
         found = of_columns(plan.panels(config, optimizer), folder)
@@ -147,7 +147,7 @@ def convergence(name: str, optimizer: str) -> Callable[[Config, Path], Figure]:
     return figure
 
 
-def transient(config: Config, folder: Path) -> Figure:
+def transient(config: Config, folder: Folder) -> Figure:
     """The first signal that reaches a layer under gradient descent, beside λ^(L-i) times the backprop error."""
     found = of_columns(plan.arrivals(config), folder)
     _demand("transient", found.values())
@@ -172,7 +172,7 @@ def transient(config: Config, folder: Path) -> Figure:
     return drawn
 
 
-def steady(config: Config, folder: Path) -> Figure:
+def steady(config: Config, folder: Folder) -> Figure:
     """The errors after the last step beside those at rest: the product of Jacobians, with HEP's highways."""
     found = of_columns(plan.settled(config), folder)
     _demand("steady", found.values())
@@ -213,7 +213,7 @@ def steady(config: Config, folder: Path) -> Figure:
     return drawn
 
 
-def during_training(config: Config, folder: Path) -> Figure:
+def during_training(config: Config, folder: Folder) -> Figure:
     """The maps at some epochs of training: a row per method."""
     during = config["propagation"]["during_training"]
     found = of_columns(plan.training_moments(config), folder)
@@ -228,7 +228,7 @@ def during_training(config: Config, folder: Path) -> Figure:
     return drawn
 
 
-def rules(config: Config, folder: Path) -> Figure:
+def rules(config: Config, folder: Folder) -> Figure:
     """The maps of all learning rules on the network that is trained."""
     found = of_columns(plan.rules(config), folder)
     titles = [f"{METHODS[method].title}{_how(method)}" for method in found]
@@ -251,7 +251,7 @@ def _how(method: str) -> str:
     return "\n(after its own inference)" if any(field.name == "step_size" for field in own) else "\n(one sweep)"
 
 
-def floor(config: Config, folder: Path) -> Figure:
+def floor(config: Config, folder: Folder) -> Figure:
     """Vanilla PC under gradient descent in several arithmetics: what of the floor is rounding."""
     found = of_columns(plan.arithmetics(config), folder)
     _demand("floor", found.values())
@@ -279,14 +279,7 @@ def floor(config: Config, folder: Path) -> Figure:
     return drawn
 
 
-TRACE_FIGURES: dict[str, Callable[[Config, Path], Figure]] = {
-    "propagation": maps("propagation", "gd"),
-    "propagation_adam": maps("propagation_adam", "adam_1e-2"),
-    "convergence": convergence("convergence", "gd"),
-    "convergence_adam": convergence("convergence_adam", "adam_1e-2"),
-    "transient": transient,
-    "steady": steady,
-    "propagation_training": during_training,
-    "propagation_rules": rules,
-    "floor": floor,
-}
+propagation = maps("propagation", "gd")
+propagation_adam = maps("propagation_adam", "adam_1e-2")
+convergence_gd = convergence("convergence", "gd")
+convergence_adam = convergence("convergence_adam", "adam_1e-2")

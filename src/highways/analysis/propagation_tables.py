@@ -1,7 +1,6 @@
 """The tables of signal propagation, from the traces of `highways propagate`."""
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -12,10 +11,11 @@ from highways.analysis.rendering import Table
 from highways.propagation import plan
 from highways.propagation.plan import ROWS
 from highways.propagation.spec import Propagation
+from highways.results import Folder
 from highways.runs import Config
 
 
-def optimizer_table(config: Config, folder: Path) -> Table:
+def optimizer_table(config: Config, folder: Folder) -> Table:
     """The paper's table of the error of some layers after relaxation, in both networks."""
     titles = {name: chosen.title for name, chosen in plan.optimizers(config).items()}
     columns = {
@@ -33,7 +33,7 @@ def optimizer_table(config: Config, folder: Path) -> Table:
     )
 
 
-def step_table(config: Config, folder: Path) -> Table:
+def step_table(config: Config, folder: Folder) -> Table:
     """The two Adam columns at other step sizes, in the plain network."""
     columns = {f"ε = {eps:g}, step {size:g}": seeds for (eps, size), seeds in plan.step_sizes(config).items()}
     published = {"ε = 1e-8": "adam_1e-8", "ε = 1e-2": "adam_1e-2"}
@@ -52,7 +52,7 @@ def _layer_table(
     name: str,
     caption: str,
     config: Config,
-    folder: Path,
+    folder: Folder,
     columns: Mapping[str, Sequence[Propagation]],
     published: Mapping[str, str],
     how: Sequence[str],
@@ -102,6 +102,3 @@ def _spread(values: Sequence[float]) -> str:
         return "0" if max(values) == 0 else f"0 to {max(values):.1e}"
     middle = float(np.exp(np.mean(np.log(values))))
     return f"{middle:.1e} ({min(values):.1e} to {max(values):.1e})" if len(values) > 1 else f"{middle:.1e}"
-
-
-TRACE_TABLES: dict[str, Callable[[Config, Path], Table]] = {"optimizer": optimizer_table, "adam_steps": step_table}

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -23,6 +22,7 @@ from highways.analysis.rendering import Table
 from highways.analysis.tuning import choices, mark
 from highways.cost import extra_parameters
 from highways.remedies import DAGGER, RATES, VALUES, Remedy, remedies
+from highways.results import Folder
 from highways.runs import Config
 
 PLAIN, SKIPS = "no forward skips", "with forward skips: another network"
@@ -31,7 +31,7 @@ _NO_VALUE = "—"
 Cells = Mapping[Remedy, Cell]
 
 
-def remedy_cells(config: Config, folder: Path) -> dict[Remedy, Cell]:
+def remedy_cells(config: Config, folder: Folder) -> dict[Remedy, Cell]:
     """The cell of every rule at every place, in the order of the configuration."""
     runs = {remedy: {run.path: run for run in remedy.runs()} for remedy in remedies(config)}
     frame = load({path: run for own in runs.values() for path, run in own.items()}, folder)
@@ -57,7 +57,7 @@ def cell_name(remedy: Remedy) -> str:
     return f"{remedy.label}, {place_label(*remedy.cell[:2])}"
 
 
-def remedy_table(config: Config, folder: Path) -> Table:
+def remedy_table(config: Config, folder: Folder) -> Table:
     """Test accuracy of every rule, with what it costs: one row per rule, one column per place."""
     cells = remedy_cells(config, folder)
     rows, data = [], []

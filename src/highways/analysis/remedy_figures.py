@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,6 +15,7 @@ from highways.analysis.layers import at_moment, of_cell
 from highways.analysis.notes import DATASET_TITLES
 from highways.analysis.remedies import Cells, by_rule, marks, remedy_cells
 from highways.remedies import Remedy
+from highways.results import Folder
 from highways.runs import Config
 
 # The panels of accuracy against depth, by names of the configuration; the references are in every panel.
@@ -46,7 +46,7 @@ def family(remedy: Remedy) -> str:
     return next((title for title, names in FAMILIES.items() if remedy.name in names), OTHERS)
 
 
-def remedy_accuracies(config: Config, folder: Path) -> Figure:
+def remedy_accuracies(config: Config, folder: Folder) -> Figure:
     """Test accuracy against depth on the first data set, a panel per family of rules."""
     dataset = _dataset(config)
     cells = {r: cell for r, cell in remedy_cells(config, folder).items() if r.cell[0] == dataset}
@@ -139,7 +139,7 @@ def _named(cells: Cells) -> dict[str, Cell]:
     return named
 
 
-def remedy_gradients(config: Config, folder: Path) -> Figure:
+def remedy_gradients(config: Config, folder: Folder) -> Figure:
     """The cosine of every matrix's step to that of backprop, before and after training, a panel per rule."""
     dataset = _dataset(config)
     cells = {r: cell for r, cell in remedy_cells(config, folder).items() if r.cell[0] == dataset}
@@ -194,7 +194,7 @@ def _title(remedy: Remedy, cell: Cell, depth: int) -> str:
     return style.literal(textwrap.fill(f"{remedy.label}{other}{accuracy}", 28))
 
 
-def _cosines(axes: Axes, remedy: Remedy, cell: Cell, folder: Path) -> set[str]:
+def _cosines(axes: Axes, remedy: Remedy, cell: Cell, folder: Folder) -> set[str]:
     """Draw the cosines at both moments; which kinds there are."""
     axes.set_xlim(-1, remedy.cell[1])  # what has no cosine shows as a gap
     axes.set_ylim(-1.08, 1.08)

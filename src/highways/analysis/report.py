@@ -1,7 +1,7 @@
 """One page that says whether the paper holds, and on what evidence; made from records and traces alone."""
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,18 +9,19 @@ from typing import Any, TypeVar
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from highways import __version__, paper
-from highways.analysis import costs, predictions, rendering, style, verdict
+from highways.analysis import costs, frame, predictions, rendering, style, verdict
 from highways.analysis.cells import depth_cells
-from highways.analysis.commands import Sources, draw, make_table
+from highways.analysis.commands import draw, make_table, reference_notes, with_notes
 from highways.analysis.drawing import NothingRun
 from highways.analysis.notes import DATASET_TITLES, plain
 from highways.analysis.sections import SECTIONS, Item
-from highways.config import all_runs
+from highways.config import expand
 from highways.errors import UserError
 from highways.files import short, write_text
 from highways.methods import METHODS
 from highways.record import RecordError
-from highways.runs import Config
+from highways.results import Folder, Sources
+from highways.runs import Config, Run
 from highways.spec import Conventions
 
 T = TypeVar("T")
@@ -46,6 +47,7 @@ def write(config: Config, sources: Sources, out: Path, *, artefacts: bool = True
     Returns what could not be made, a line each; the page has these lines too.
     """
     problems: list[str] = []
+    runs, traces = expand(config)
 
     def tried(what: str, make: Callable[[], list[T]]) -> list[T]:
         try:
@@ -54,19 +56,20 @@ def write(config: Config, sources: Sources, out: Path, *, artefacts: bool = True
             problems.append(f"{what}: {_reason(error)}")
             return []
 
+    notes = reference_notes(runs.values(), traces.values(), sources)
     judged = tried("verdict", lambda: verdict.judge(config, sources.runs, sources.traces))
     predicted = tried("predictions", lambda: predictions.judge(config, sources.runs))
     document = verdict.document(config, judged, predicted)
     if not problems:
         verdict.write(out / "verdict.json", document)
-        rendering.write(verdict.table(config, judged), out / "tables")
+        rendering.write(with_notes(verdict.table(config, judged), notes), out / "tables")
     sections = {
         heading: [_shown(item, config, sources, out if artefacts else None) for item in items]
         for heading, items in SECTIONS.items()
     }
     shown = [one for items in sections.values() for one in items]
     problems += [f"{one.item.kind} {one.item.name}: {one.problem}" for one in shown if one.problem]
-    appendix = tried("cost and provenance", lambda: _appendix(config, sources))
+    appendix = tried("cost and provenance", lambda: _appendix(runs, sources, notes))
     environment = Environment(
         loader=PackageLoader("highways.analysis", "."),
         autoescape=True,
@@ -93,10 +96,10 @@ def write(config: Config, sources: Sources, out: Path, *, artefacts: bool = True
     return problems
 
 
-def _appendix(config: Config, sources: Sources) -> list[rendering.Table]:
-    runs = all_runs(config)
-    records = costs.read_all(runs, sources.runs)
-    return [costs.cost_table(runs, records), costs.provenance_table(records), costs.missing(runs, records)]
+def _appendix(runs: Mapping[str, Run], sources: Sources, notes: list[str]) -> list[rendering.Table]:
+    records = frame.read(runs, sources.runs)
+    origins = with_notes(costs.provenance_table(records), notes)
+    return [costs.cost_table(runs, records), origins, costs.missing(runs, records)]
 
 
 def _reason(error: Exception) -> str:
@@ -155,7 +158,7 @@ def _departures(config: Config) -> list[str]:
     return found
 
 
-def readme_block(config: Config, runs: Path) -> str:
+def readme_block(config: Config, runs: Folder) -> str:
     """The results table of the README: a row of ours and one of the paper's wherever anything has been run."""
     cells = depth_cells(config, runs)
     lines = ["| test accuracy (%) | " + " | ".join(METHODS[m].title for m in config["methods"]) + " |"]

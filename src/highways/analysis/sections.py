@@ -1,25 +1,62 @@
-"""The order of the report: every artefact, with where its like stands in the paper, and what it shows."""
+"""Every table and figure, in the order of the report; the workflow, the report and the command line read it here.
 
+Imports neither pandas nor matplotlib: the workflow reads it with every parse.
+"""
+
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from highways import controls, readings, remedies, runs
+from highways.fields import SpecError
+from highways.propagation import plan
+from highways.propagation.plan import flat
+from highways.propagation.spec import Propagation
+from highways.runs import Config, Run
+
+ENDINGS = {"table": (".csv", ".md", ".html", ".tex"), "figure": (".png", ".pdf")}
+
+
+def nothing(config: Config) -> tuple[()]:
+    return ()
 
 
 @dataclass(frozen=True)
 class Item:
     """One table or figure: kind and name are those of `highways table` and `highways figure`.
 
-    place: of its like in the paper; empty for what goes beyond it.
     text: what to see; for a figure it is the alternative text.
+    make: the function of this package that makes it, as module.function, of a configuration and a folder: that of
+        the traces where it is made from traces, else that of the runs.
+    place: of its like in the paper; empty for what goes beyond it.
+    runs, traces: what it is made from.
     """
 
     kind: str
     name: str
     title: str
     text: str
+    make: str
     place: str = ""
+    runs: Callable[[Config], Iterable[Run]] = nothing
+    traces: Callable[[Config], Iterable[Propagation]] = nothing
 
     @property
     def command(self) -> str:
         return f"snakemake {self.kind}_{self.name}"
+
+    @property
+    def files(self) -> list[str]:
+        """Its files below the folder of results."""
+        return [f"{self.kind}s/{self.name}{ending}" for ending in ENDINGS[self.kind]]
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        module, _, name = self.make.rpartition(".")
+        found: Callable[..., Any] = getattr(import_module(f"highways.analysis.{module}"), name)
+        return found
 
 
 PAPER = (
@@ -29,7 +66,9 @@ PAPER = (
         "How far the output error travels",
         "Heat maps of the rms error over step and layer. Under vanilla PC and μPC a front moves down one layer "
         "per step and weakens on its way; under HEP every layer with a highway has an error at once.",
-        "fig:energy-propagation, section 3",
+        "propagation_figures.propagation",
+        place="fig:energy-propagation, section 3",
+        traces=flat(partial(plan.panels, optimizer="gd")),
     ),
     Item(
         "figure",
@@ -37,14 +76,17 @@ PAPER = (
         "The error highways",
         "A row of layers between a clamped image and a clamped label: predictions go up, errors go back one layer "
         "per step, and highways reach from the output error to the hidden layers.",
-        "fig:hep_diagram, section 4",
+        "architecture.architecture",
+        place="fig:hep_diagram, section 4",
     ),
     Item(
         "table",
         "depth",
         "Accuracy against depth",
         "Every cell of the paper's table beside ours.",
-        "tab:depth_best, section 6",
+        "tables.accuracy_versus_depth",
+        place="tab:depth_best, section 6",
+        runs=runs.table_runs,
     ),
     Item(
         "figure",
@@ -52,22 +94,36 @@ PAPER = (
         "Accuracy against depth",
         "Test accuracy over depth for vanilla PC, HEP and BP on both data sets, ours filled and the paper's open. "
         "Vanilla PC falls from depth 8 on.",
-        "tab:depth_best, section 6",
+        "figures.accuracy_versus_depth",
+        place="tab:depth_best, section 6",
+        runs=runs.table_runs,
     ),
     Item(
         "figure",
         "strength",
         "Highway strength",
         "Test accuracy of HEP over the highway strength α.",
-        "fig:alpha-sweep, section 6",
+        "figures.strength",
+        place="fig:alpha-sweep, section 6",
+        runs=runs.strength_runs,
     ),
-    Item("table", "density", "Highway density", "A highway on every k-th layer only.", "tab:everyk, section 6"),
+    Item(
+        "table",
+        "density",
+        "Highway density",
+        "A highway on every k-th layer only.",
+        "tables.density",
+        place="tab:everyk, section 6",
+        runs=runs.density_runs,
+    ),
     Item(
         "figure",
         "density",
         "Highway density",
         "Test accuracy of HEP over the spacing k of the highways.",
-        "tab:everyk, section 6",
+        "figures.density",
+        place="tab:everyk, section 6",
+        runs=runs.density_runs,
     ),
     Item(
         "figure",
@@ -75,30 +131,45 @@ PAPER = (
         "How far the error travels under Adam",
         "The heat maps of the first figure with Adam on the states: the front moves faster, and the errors differ "
         "less over depth.",
-        "fig:energy-propagation-adam-stable, appendix A",
+        "propagation_figures.propagation_adam",
+        place="fig:energy-propagation-adam-stable, appendix A",
+        traces=flat(partial(plan.panels, optimizer="adam_1e-2")),
     ),
     Item(
         "figure",
         "convergence",
         "Energy of some layers under gradient descent",
         "Energy over steps: layers near the output level off, those below are still climbing at the end.",
-        "fig:energy-convergence-gd, appendix A",
+        "propagation_figures.convergence_gd",
+        place="fig:energy-convergence-gd, appendix A",
+        traces=flat(partial(plan.panels, optimizer="gd")),
     ),
     Item(
         "figure",
         "convergence_adam",
         "Energy of some layers under Adam",
         "Energy over steps under Adam: the layers of HEP level off.",
-        "fig:energy-convergence-adam, appendix A",
+        "propagation_figures.convergence_adam",
+        place="fig:energy-convergence-adam, appendix A",
+        traces=flat(partial(plan.panels, optimizer="adam_1e-2")),
     ),
     Item(
         "table",
         "optimizer",
         "Error by layer and optimizer",
         "The paper's table in both networks.",
-        "tab:energy-propagation-optimizer, appendix A",
+        "propagation_tables.optimizer_table",
+        place="tab:energy-propagation-optimizer, appendix A",
+        traces=flat(plan.optimizer_columns),
     ),
-    Item("table", "settings", "Settings", "What the paper states, and ours.", "appendix B"),
+    Item(
+        "table",
+        "settings",
+        "Settings",
+        "What the paper states, and ours.",
+        "settings.settings",
+        place="appendix B",
+    ),
 )
 
 READINGS = (
@@ -107,6 +178,8 @@ READINGS = (
         "conventions",
         "The readings that were tried",
         "Each reading, each cell, the distance to the paper.",
+        "conventions.conventions",
+        runs=readings.reading_runs,
     ),
     Item(
         "figure",
@@ -114,8 +187,17 @@ READINGS = (
         "Size of the states over training",
         "Rms of every hidden state over epochs, a column per reading: where the output's input is normalised the "
         "states shrink.",
+        "layers.scales",
+        runs=readings.finalist_runs,
     ),
-    Item("figure", "training", "Training", "Validation accuracy over epochs, a panel per data set and depth."),
+    Item(
+        "figure",
+        "training",
+        "Training",
+        "Validation accuracy over epochs, a panel per data set and depth.",
+        "figures.training",
+        runs=runs.table_runs,
+    ),
 )
 
 CONTROLS = (
@@ -124,12 +206,16 @@ CONTROLS = (
         "controls",
         "What the highways add",
         "DFA with the same matrices, HEP without the chain, and more.",
+        "controls.controls",
+        runs=controls.control_runs,
     ),
     Item(
         "figure",
         "gradients",
         "Direction of the weight steps",
         "Cosine of every matrix's step to that of backprop, before and after training, for PC, HEP and DFA.",
+        "layers.gradients",
+        runs=controls.gradient_runs,
     ),
 )
 
@@ -140,6 +226,8 @@ REMEDIES = (
         "The remedies on one benchmark",
         "Every rule with one budget of tuning: accuracy, processor time, what it keeps beside the weights, and "
         "whether it is local. Rules whose network has forward skips are marked and stand below.",
+        "remedies.remedy_table",
+        runs=remedies.remedy_runs,
     ),
     Item(
         "figure",
@@ -148,6 +236,8 @@ REMEDIES = (
         "Test accuracy of every rule over depth, a panel per family, with BP and vanilla PC in grey in each: "
         "rules that are backpropagation in other words, rules with feedback matrices, predictive coding, and "
         "networks with forward skips.",
+        "remedy_figures.remedy_accuracies",
+        runs=remedies.remedy_runs,
     ),
     Item(
         "figure",
@@ -155,12 +245,16 @@ REMEDIES = (
         "Where the steps of each rule point",
         "Cosine of every matrix's step to that of backprop, a panel per rule: dashed before training, solid after "
         "it. A rule that is backpropagation in other words lies at 1.",
+        "remedy_figures.remedy_gradients",
+        runs=remedies.remedy_runs,
     ),
     Item(
         "table",
         "predictions",
         "What we expected",
         "Predictions written down before any remedy was run, judged as the claims of the paper are.",
+        "predictions.predictions",
+        runs=remedies.remedy_runs,
     ),
 )
 
@@ -170,24 +264,32 @@ PROPAGATION = (
         "transient",
         "The law of the transient",
         "The first error of each layer lies on a line: the backprop error times a power of the step size.",
+        "propagation_figures.transient",
+        traces=flat(plan.arrivals),
     ),
     Item(
         "figure",
         "steady",
         "The steady state",
         "The error of each layer after the last step, beside that at rest: the product of Jacobians.",
+        "propagation_figures.steady",
+        traces=flat(plan.settled),
     ),
     Item(
         "figure",
         "propagation_training",
         "During training",
         "The heat maps of PC and HEP at some epochs of training.",
+        "propagation_figures.during_training",
+        traces=flat(plan.training_moments),
     ),
     Item(
         "figure",
         "propagation_rules",
         "All rules",
         "The heat maps of every learning rule on one network; a rule without relaxation has its errors at once.",
+        "propagation_figures.rules",
+        traces=flat(plan.rules),
     ),
     Item(
         "figure",
@@ -195,9 +297,16 @@ PROPAGATION = (
         "What of the floor is rounding",
         "The error of each layer in single precision, in double precision, and in a form without rounding of the "
         "states.",
+        "propagation_figures.floor",
+        traces=flat(plan.arithmetics),
     ),
     Item(
-        "table", "adam_steps", "Adam at other step sizes", "The step sizes that give the paper's two Adam columns."
+        "table",
+        "adam_steps",
+        "Adam at other step sizes",
+        "The step sizes that give the paper's two Adam columns.",
+        "propagation_tables.step_table",
+        traces=flat(plan.step_sizes),
     ),
 )
 
@@ -208,3 +317,19 @@ SECTIONS = {
     "The remedies": REMEDIES,
     "Signal propagation beyond the paper": PROPAGATION,
 }
+
+
+ITEMS = {(item.kind, item.name): item for items in SECTIONS.values() for item in items}
+HEADINGS = {(item.kind, item.name): heading for heading, items in SECTIONS.items() for item in items}
+
+
+def of_kind(kind: str) -> dict[str, Item]:
+    """The tables, or the figures, by name."""
+    return {name: item for (its, name), item in ITEMS.items() if its == kind}
+
+
+def item(kind: str, name: str) -> Item:
+    """The table or figure of that name; SpecError lists them where there is none."""
+    if (kind, name) not in ITEMS:
+        raise SpecError(f"{kind}: {name!r} does not exist; it takes {', '.join(of_kind(kind))}")
+    return ITEMS[kind, name]

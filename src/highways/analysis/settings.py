@@ -8,13 +8,14 @@ import pandas as pd
 from highways import paper
 from highways.analysis.notes import conventions_note, plain
 from highways.analysis.rendering import Table
+from highways.results import Folder
 from highways.runs import Config, sweep_config
 
 _COLUMNS = {"alpha": "α", "steps": "T", "lr": "lr", "optimizer": "E-step", "step_size": "λ"}
 _NO_VALUE = "—"
 
 
-def settings(config: Config) -> Table:
+def settings(config: Config, folder: Folder) -> Table:
     """The settings of the table's depths beside the paper's; the notes compare those that all depths share."""
     ours = {row["depth"]: row for row in config["settings"] if row["depth"] in config["depths"]}
     theirs = {row.depth: asdict(row) for row in paper.settings()}

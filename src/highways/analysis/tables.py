@@ -1,15 +1,11 @@
 """The paper's tables with our numbers beside the published ones."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from highways import paper
 from highways.analysis.cells import Cell, density_cells, depth_cells
-from highways.analysis.controls import controls
-from highways.analysis.conventions import conventions
 from highways.analysis.notes import (
     DATASET_TITLES,
     cell_label,
@@ -18,17 +14,15 @@ from highways.analysis.notes import (
     protocol_notes,
     spread_note,
 )
-from highways.analysis.predictions import predictions
-from highways.analysis.remedies import remedy_table
 from highways.analysis.rendering import Table
-from highways.analysis.settings import settings
 from highways.methods import METHODS
+from highways.results import Folder
 from highways.runs import Config
 
 _NO_VALUE = "—"
 
 
-def accuracy_versus_depth(config: Config, folder: Path) -> Table:
+def accuracy_versus_depth(config: Config, folder: Folder) -> Table:
     """Test accuracy by data set, depth and method."""
     cells = depth_cells(config, folder)
     published = any(paper.depths(dataset) for dataset in config["datasets"])
@@ -54,7 +48,7 @@ def accuracy_versus_depth(config: Config, folder: Path) -> Table:
     )
 
 
-def density(config: Config, folder: Path) -> Table:
+def density(config: Config, folder: Folder) -> Table:
     """Test accuracy when only every k-th hidden layer has a highway."""
     sweep = config["density_sweep"]
     dataset, depth = sweep["dataset"], sweep["depth"]
@@ -100,14 +94,3 @@ def _notes(config: Config, cells: dict[str, Cell], block: str) -> tuple[str, ...
         conventions_note(config),
         *cell_notes(cells),
     )
-
-
-TABLES: dict[str, Callable[[Config, Path], Table]] = {
-    "depth": accuracy_versus_depth,
-    "density": density,
-    "controls": controls,
-    "remedies": remedy_table,
-    "predictions": predictions,
-    "conventions": conventions,
-    "settings": lambda config, folder: settings(config),
-}

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from highways.analysis.cells import CHANCE, Cell
 from highways.analysis.frame import load
 from highways.analysis.notes import plain
 from highways.remedies import Remedy
+from highways.results import Folder
 
 EDGE, NOMINAL = "‡", "§"
 _AT_CHANCE = CHANCE + 2.0  # percent of validation accuracy
@@ -24,7 +24,7 @@ def mark(remedy: Remedy, cell: Cell) -> str:
     return f" {EDGE}" if cell.selection.edges else ""
 
 
-def choices(cells: Named, folder: Path) -> list[str]:
+def choices(cells: Named, folder: Folder) -> list[str]:
     """What these marks mean, and what lies one step beyond an edge."""
     marked: dict[str, list[str]] = {EDGE: [], NOMINAL: []}
     for name, (remedy, cell) in cells.items():
@@ -48,7 +48,7 @@ def choices(cells: Named, folder: Path) -> list[str]:
     return notes
 
 
-def _beyond(cells: Named, folder: Path) -> Iterator[str]:
+def _beyond(cells: Named, folder: Folder) -> Iterator[str]:
     for name, (remedy, cell) in cells.items():
         chosen = "" if cell.selection is None else f" ({100 * cell.selection.best:.1f})"
         for row in load({run.path: run for run in remedy.beyond()}, folder).to_dict("records"):

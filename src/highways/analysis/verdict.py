@@ -37,6 +37,7 @@ from highways.analysis.trace_rules import PRINTED_RULES, TRACE_RULES
 from highways.files import write_text
 from highways.readings import settings_of
 from highways.record import RecordError
+from highways.results import Folder
 from highways.runs import Config
 
 STATISTICS = (
@@ -129,7 +130,7 @@ class Judged:
         ]
 
 
-def judge(config: Config, runs: Path, traces: Path) -> list[Judged]:
+def judge(config: Config, runs: Folder, traces: Folder) -> list[Judged]:
     """The verdict on every claim, in the order of paper.yaml."""
     ours = Ours(config, runs, traces)
     judged: dict[str, Judged] = {}

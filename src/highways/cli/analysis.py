@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from highways.cli.shared import add_config, add_runs, add_traces, command, read_config
+from highways.cli.shared import add_config, add_sources, command, read_config, read_sources
 
 
 def add_analysis(commands: Any) -> None:
@@ -19,8 +19,7 @@ def add_analysis(commands: Any) -> None:
     for parser, folder in ((table, "tables"), (figure, "figures")):
         parser.add_argument("name", help="see the README; a wrong name lists the right ones")
         add_config(parser)
-        add_runs(parser)
-        add_traces(parser)
+        add_sources(parser)
         parser.add_argument("--out", type=Path, default=Path(f"results/{folder}"), metavar="FOLDER")
     select = command(
         commands,
@@ -35,16 +34,16 @@ def add_analysis(commands: Any) -> None:
 def _table(options: argparse.Namespace) -> int:
     from highways.analysis import commands
 
-    commands.table(options.name, read_config(options), commands.Sources(options.runs, options.traces), options.out)
+    config = read_config(options)
+    commands.table(options.name, config, read_sources(options, config), options.out)
     return 0
 
 
 def _figure(options: argparse.Namespace) -> int:
     from highways.analysis import commands
 
-    commands.figure(
-        options.name, read_config(options), commands.Sources(options.runs, options.traces), options.out
-    )
+    config = read_config(options)
+    commands.figure(options.name, config, read_sources(options, config), options.out)
     return 0
 
 

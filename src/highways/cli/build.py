@@ -1,14 +1,17 @@
 """`highways build`."""
 
 import argparse
+import sys
+from pathlib import Path
 from typing import Any
 
 from highways.cli.shared import command
 from highways.errors import UserError
+from highways.files import write_text
 
 
 def add_build(commands: Any) -> None:
-    command(
+    parser = command(
         commands,
         "build",
         _build,
@@ -17,13 +20,26 @@ def add_build(commands: Any) -> None:
         "machine of that kind needs a compiler. $CXX names the compiler; $HIGHWAYS_CACHE the folder, which must\n"
         "belong to you or root and be writable by no other.",
     )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="write there what was built; or, where that fails, why, and go on: runs take another kernel then",
+    )
 
 
 def _build(options: argparse.Namespace) -> int:
     from highways.inference.build import BuildError, library
 
     try:
-        print(library())
+        built = str(library())
     except BuildError as error:
-        raise UserError(f"the native kernel cannot be built: {error}; without it `batched` serves") from None
+        built = f"the native kernel cannot be built: {error}; without it `batched` serves"
+        if options.out is None:
+            raise UserError(built) from None
+        print(f"highways: warning: {built}", file=sys.stderr)
+    if options.out is None:
+        print(built)
+    else:
+        write_text(options.out, built + "\n")
     return 0

@@ -1,12 +1,21 @@
-"""`highways bundle` and `highways collect`: runs on machines that have torch and numpy only."""
+"""`highways bundle` and `highways collect`: runs on other machines, and records from anywhere."""
 
 import argparse
 import sys
 from pathlib import Path
 from typing import Any
 
-from highways.cli.shared import add_config, add_data_dir, add_runs, command, read_config
+from highways.cli.shared import (
+    add_config,
+    add_data_dir,
+    add_reference,
+    add_runs,
+    command,
+    counted_records,
+    read_config,
+)
 from highways.config import all_runs
+from highways.propagation.plan import all_propagations
 
 
 def add_bundle(commands: Any) -> None:
@@ -27,10 +36,16 @@ def add_bundle(commands: Any) -> None:
         commands,
         "collect",
         _collect,
-        "take the records of a bundle back",
-        "Each is checked against the configuration. Exit code 1 where none was taken.",
+        "take finished records that the configuration asks for",
+        "Each is found by its specification and checked. Exit code 1 where none was taken.\n\n"
+        "  highways collect highways-bundle                            a bundle's records, into --runs\n"
+        "  highways collect results --into results/reference           yours, into the reference: records, the\n"
+        "                                                              choices they decide, traces, its index\n"
+        "  highways collect results/reference --into results/reference its index, after a change by hand",
     )
-    collect.add_argument("folder", type=Path, help="the unpacked bundle in which run.py has run")
+    collect.add_argument("folder", type=Path, help="an unpacked bundle in which run.py has run, or one of records")
+    collect.add_argument("--into", type=Path, metavar="FOLDER", help="take them into this reference, not --runs")
+    add_reference(bundle)
     for parser in (bundle, collect):
         add_config(parser)
         add_runs(parser)
@@ -39,7 +54,9 @@ def add_bundle(commands: Any) -> None:
 def _bundle(options: argparse.Namespace) -> int:
     from highways.bundle import choose, pack
 
-    packed = choose(all_runs(read_config(options)).values(), options.runs, options.selections, options.only)
+    config = read_config(options)
+    runs = all_runs(config)
+    packed = choose(runs.values(), counted_records(options, config, runs), options.selections, options.only)
     pack(packed, options.data_dir, options.out)
     size = options.out.stat().st_size / 1e6
     print(f"{options.out}: {len(packed.runs)} runs, {size:.0f} MB", file=sys.stderr)
@@ -49,11 +66,15 @@ def _bundle(options: argparse.Namespace) -> int:
 
 
 def _collect(options: argparse.Namespace) -> int:
-    from highways.bundle import collect
+    from highways.collection import collect, renew
 
-    fates = collect(options.folder, all_runs(read_config(options)), options.runs)
+    config = read_config(options)
+    if options.into is None:
+        fates = collect(options.folder, all_runs(config), options.runs)
+    else:
+        fates = renew(options.folder, all_runs(config), all_propagations(config), options.into)
     for path, fate in fates.items():
         print(f"{path}: {fate}")
     taken = sum(fate == "taken" for fate in fates.values())
-    print(f"{taken} of {len(fates)} records taken", file=sys.stderr)
-    return 0 if taken else 1
+    print(f"{taken} of {len(fates)} taken", file=sys.stderr)
+    return 0 if taken or options.into is not None else 1

@@ -5,7 +5,15 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from highways import config, cost, status
-from highways.cli.shared import add_config, add_runs, command, read_config
+from highways.cli.shared import (
+    add_config,
+    add_reference,
+    add_runs,
+    command,
+    counted_records,
+    own_and_reference,
+    read_config,
+)
 
 
 def add_status(commands: Any) -> None:
@@ -14,18 +22,22 @@ def add_status(commands: Any) -> None:
         "status",
         _status,
         "show which runs are done, running, missing, diverged or broken",
-        "Exit code 3 where some are not finished.",
+        "`reference`: tables use the record\nthat comes with the project; with `records: own` the workflow still "
+        "trains one.\nExit code 3 where some are not finished.",
     )
     add_config(parser)
     add_runs(parser)
+    add_reference(parser)
     parser.add_argument("--all", action="store_true", help="list every run, not only those that need attention")
 
 
 def _status(options: argparse.Namespace) -> int:
-    states = {run.path: status.state(run, options.runs) for run in config.all_runs(read_config(options)).values()}
+    runs = config.all_runs(read_config(options))
+    records = own_and_reference(options, runs)
+    states = {path: status.state(run, records) for path, run in runs.items()}
     counts = Counter(state for state, _ in states.values())
     for path, (state, remark) in sorted(states.items()):
-        if options.all or state not in ("done", "not run"):
+        if options.all or state not in ("done", "reference", "not run"):
             print(f"{state:<12} {path}{'  ' if remark else ''}{remark}")
     summary = ", ".join(f"{counts[state]} {state}" for state in status.STATES if counts[state])
     print(f"{len(states)} runs: {summary}")
@@ -43,6 +55,7 @@ def add_cost(commands: Any) -> None:
     )
     add_config(parser)
     add_runs(parser)
+    add_reference(parser)
     parser.add_argument("--calibrate", action="store_true", help="measure this machine first")
     parser.add_argument("--kernel", default="auto", help="kernel to calibrate (default: %(default)s)")
     parser.add_argument("--remaining", action="store_true", help="leave out runs that are finished")
@@ -51,8 +64,11 @@ def add_cost(commands: Any) -> None:
 def _cost(options: argparse.Namespace) -> int:
     rates = cost.calibrate(options.kernel) if options.calibrate else cost.MEASURED
     sums: dict[tuple[str, int, str], list[float]] = defaultdict(lambda: [0, 0.0, 0.0, 0.0])
-    for run in config.all_runs(read_config(options)).values():
-        if options.remaining and status.state(run, options.runs)[0] in status.FINISHED:
+    wanted = read_config(options)
+    asked = config.all_runs(wanted)
+    finished = counted_records(options, wanted, asked)
+    for run in asked.values():
+        if options.remaining and status.state(run, finished)[0] in status.FINISHED:
             continue
         spec = run.spec
         row = sums[spec.dataset, spec.network.depth, spec.method]

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from highways.cli.shared import add_config, add_runs, add_traces, command, read_config
+from highways.cli.shared import add_config, add_sources, command, read_config, read_sources
 
 LOST = 4
 
@@ -19,7 +19,7 @@ def add_report(commands: Any) -> None:
         "One line per claim; --claim shows the evidence of one.\n\n"
         "  highways verdict\n"
         "  highways verdict --claim hep_trains\n"
-        "  highways verdict --strict results/verdict.json",
+        "  highways verdict --strict results/reference/verdict.json",
     )
     verdict.add_argument("--claim", metavar="ID", help="show this claim with its evidence")
     verdict.add_argument("--out", type=Path, metavar="FILE", help="write the verdict as JSON")
@@ -42,8 +42,7 @@ def add_report(commands: Any) -> None:
     report.add_argument("--readme", type=Path, metavar="FILE", help="renew the results between its markers too")
     for parser in (verdict, report):
         add_config(parser)
-        add_runs(parser)
-        add_traces(parser)
+        add_sources(parser)
 
 
 def _verdict(options: argparse.Namespace) -> int:
@@ -51,7 +50,8 @@ def _verdict(options: argparse.Namespace) -> int:
     from highways.fields import SpecError
 
     config = read_config(options)
-    judged = verdict.judge(config, options.runs, options.traces)
+    sources = read_sources(options, config)
+    judged = verdict.judge(config, sources.runs, sources.traces)
     shown = [one for one in judged if options.claim in (None, one.id)]
     if not shown:
         raise SpecError(
@@ -66,7 +66,7 @@ def _verdict(options: argparse.Namespace) -> int:
         print(verdict.in_words(judged))
     lost = [] if options.strict is None else verdict.lost(judged, options.strict)
     if options.out is not None:
-        predicted = predictions.judge(config, options.runs)
+        predicted = predictions.judge(config, sources.runs)
         verdict.write(options.out, verdict.document(config, judged, predicted))
     for name in lost:
         print(f"highways: {name} held in {options.strict} and no longer does", file=sys.stderr)
@@ -74,13 +74,13 @@ def _verdict(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from highways.analysis import commands, report
+    from highways.analysis import report
 
     config = read_config(options)
-    sources = commands.Sources(options.runs, options.traces)
+    sources = read_sources(options, config)
     problems = report.write(config, sources, options.out, artefacts=not options.only_page)
     if options.readme is not None:
-        report.update_readme(options.readme, report.readme_block(config, options.runs))
+        report.update_readme(options.readme, report.readme_block(config, sources.runs))
     for line in problems:
         print(f"highways: could not be made: {line}", file=sys.stderr)
     print(options.out / "report.html", file=sys.stderr)

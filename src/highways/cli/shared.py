@@ -2,14 +2,17 @@
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from highways.config import load, validate
+from highways.config import all_runs, load, validate
 from highways.fields import SpecError
 from highways.files import short, strict_json
 from highways.interruption import Interrupted
-from highways.runs import Config, idle
+from highways.propagation.plan import all_propagations
+from highways.results import Folder, Reference, Results, Sources
+from highways.runs import Config, Run, idle
 from highways.spec import Conventions, RunSpec
 
 
@@ -38,13 +41,40 @@ def add_runs(parser: argparse.ArgumentParser) -> None:
     _add_folder(parser, "--runs", "results/runs", "of the run records")
 
 
-def add_traces(parser: argparse.ArgumentParser) -> None:
+def add_sources(parser: argparse.ArgumentParser) -> None:
+    """What tables and figures are made from: the user's records and traces, and the reference behind them."""
+    add_runs(parser)
     _add_folder(parser, "--traces", "results/propagation", "of the traces of `propagate`")
+    add_reference(parser)
 
 
 def _add_folder(parser: argparse.ArgumentParser, name: str, default: str, of_what: str) -> None:
     text = f"folder {of_what} (default: %(default)s)"
     parser.add_argument(name, type=Path, default=Path(default), metavar="FOLDER", help=text)
+
+
+def add_reference(parser: argparse.ArgumentParser) -> None:
+    _add_folder(parser, "--reference", "results/reference", "of the results that come with the project")
+
+
+def read_sources(options: argparse.Namespace, config: Config) -> Sources:
+    """The user's records and traces, with those of the reference behind them."""
+    reference = Reference.read(options.reference)
+    return Sources(
+        Results(options.runs, reference.runs(all_runs(config))),
+        Results(options.traces, reference.propagations(all_propagations(config))),
+        options.reference,
+    )
+
+
+def own_and_reference(options: argparse.Namespace, runs: Mapping[str, Run]) -> Results:
+    """The records of the user, with those of the reference behind them."""
+    return Results(options.runs, Reference.read(options.reference).runs(runs))
+
+
+def counted_records(options: argparse.Namespace, config: Config, runs: Mapping[str, Run]) -> Folder:
+    """What the workflow does not train: of the reference only where the configuration says so."""
+    return own_and_reference(options, runs) if config["records"] == "reference" else Results(options.runs)
 
 
 def add_data_dir(parser: argparse._ActionsContainer) -> None:

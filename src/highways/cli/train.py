@@ -22,6 +22,7 @@ from highways.cli.shared import (
 from highways.fields import SpecError
 from highways.files import short, strict_json
 from highways.methods import METHODS
+from highways.provenance import training_code
 from highways.runs import cell_spec, idle
 from highways.spec import DATASETS, RunSpec
 
@@ -44,6 +45,11 @@ def add_train(commands: Any) -> None:
         metavar="FILE",
         type=Path,
         help="the record (default: runs/<data set>/<depth>/.../seed<n>.json; --set adds a hash to the name)",
+    )
+    how.add_argument(
+        "--renew",
+        action="store_true",
+        help="replace a record at --out, unless it is of this very specification and made by this code",
     )
     how.add_argument("--quiet", action="store_true", help="no progress on standard error")
 
@@ -113,11 +119,11 @@ def _train(options: argparse.Namespace) -> int:
         raise SpecError(f"--out: {out} is not the name of a record; it takes a file that ends in .json")
 
     if out.exists():
-        there = _spec_hash(out)
-        if there == spec.hash:
+        there, code = _made_of(out)
+        if there == spec.hash and (not options.renew or code == training_code(spec.method)):
             print(f"{out} is there already; delete it to run it again", file=sys.stderr)
             return 0
-        if there is not None:
+        if there is not None and not options.renew:
             raise SpecError(f"--out: {out} is the record of another run; delete it, or give another name")
     from highways.interruption import Interrupted
     from highways.machine import Machine
@@ -135,12 +141,16 @@ def _train(options: argparse.Namespace) -> int:
     return 0
 
 
-def _spec_hash(path: Path) -> str | None:
-    """That of a record; None where the file is none, and may be replaced. Needs no schema: torch and numpy do."""
+def _made_of(path: Path) -> tuple[str | None, str | None]:
+    """The hash of a record's spec, and the fingerprint of the code that made it.
+
+    None where the file is no record, and may be replaced. Needs no schema: torch and numpy do.
+    """
     try:
-        return str(json.loads(path.read_text(encoding="utf-8"))["spec_hash"])
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return str(document["spec_hash"]), str(document["provenance"]["training_code"])
     except (ValueError, KeyError, TypeError):
-        return None
+        return None, None
 
 
 def _wanted(options: argparse.Namespace) -> tuple[RunSpec, RunSpec]:

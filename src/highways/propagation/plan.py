@@ -1,6 +1,6 @@
-"""The relaxations that a configuration asks for, and what each table and figure is made from. Imports no torch."""
+"""The relaxations that a configuration asks for, in the groups that tables and figures show. Imports no torch."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -136,29 +136,29 @@ def _relaxing(spec: RunSpec, inference: Inference) -> RunSpec:
     return replace(spec, inference=relaxes, learning=Learning(lr=1.0), epochs=1, batch_size=1, dtype="float64")
 
 
-def _flat(groups: Mapping[Any, list[Propagation]]) -> list[Propagation]:
-    return list({one.path: one for seeds in groups.values() for one in seeds}.values())
+Groups = Callable[[Config], Mapping[Any, list[Propagation]]]
 
 
-# The relaxations behind each table and figure.
-TABLES: dict[str, Callable[[Config], list[Propagation]]] = {
-    "optimizer": lambda config: _flat(optimizer_columns(config)),
-    "adam_steps": lambda config: _flat(step_sizes(config)),
-}
-FIGURES: dict[str, Callable[[Config], list[Propagation]]] = {
-    "propagation": lambda config: _flat(panels(config, "gd")),
-    "propagation_adam": lambda config: _flat(panels(config, "adam_1e-2")),
-    "convergence": lambda config: _flat(panels(config, "gd")),
-    "convergence_adam": lambda config: _flat(panels(config, "adam_1e-2")),
-    "transient": lambda config: _flat(arrivals(config)),
-    "steady": lambda config: _flat(settled(config)),
-    "propagation_training": lambda config: _flat(training_moments(config)),
-    "propagation_rules": lambda config: _flat(rules(config)),
-    "floor": lambda config: _flat(arithmetics(config)),
-}
+def flat(groups: Groups) -> Callable[[Config], list[Propagation]]:
+    """The relaxations of a grouping, each once."""
+
+    def relaxations(config: Config) -> list[Propagation]:
+        return list({one.path: one for seeds in groups(config).values() for one in seeds}.values())
+
+    return relaxations
+
+
+_GROUPS: tuple[Groups, ...] = (
+    optimizer_columns,
+    step_sizes,
+    arrivals,
+    settled,
+    training_moments,
+    rules,
+    arithmetics,
+)
 
 
 def all_propagations(config: Config) -> dict[str, Propagation]:
     """Every relaxation that the configuration asks for, each once, by path."""
-    makers: Iterable[Callable[[Config], list[Propagation]]] = [*TABLES.values(), *FIGURES.values()]
-    return {one.path: one for make in makers for one in make(config)}
+    return {one.path: one for groups in _GROUPS for one in flat(groups)(config)}

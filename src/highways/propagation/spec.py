@@ -1,6 +1,7 @@
 """What one diagnostic relaxation is. Imports no torch."""
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -69,6 +70,11 @@ class Propagation:
         trained = None if self.trained is None else self.trained.to_dict()
         document = {**dataclasses.asdict(self), "run": self.run.to_dict(), "trained": trained}
         return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+    @property
+    def hash(self) -> str:
+        """16 hexadecimal digits, equal for equal specs on every machine."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
 
     @property
     def path(self) -> str:
