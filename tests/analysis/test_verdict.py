@@ -737,6 +737,25 @@ def test_a_control_is_judged_by_its_name(config, folder, record, tmp_path):
     assert ours.title("hep") == "HEP"
 
 
+def test_hidden_matrices_with_hardly_a_gradient_are_counted_after_training(config, folder, record, find, tmp_path):
+    """Hidden are W_1..W_6 of depth 8; the limit is a thousandth of the output matrix's."""
+    claim = {"dataset": "mnist", "depth": 8, "rules": ["hep", "dfa"]}
+    after = [0.0, 0.0, 1e-4, 1.9e-3, 2.1e-3, 1.0, 1.0, 2.0]
+    for seed, smallest in enumerate((0.0, 1.0)):
+        path = record(find("L008/hep", "alpha1.8_k1", f"/seed{seed}/"), 0.9)
+        document = json.loads(path.read_text())
+        for moment in document["diagnostics"]:
+            moment["weight_gradient_norm"] = [0.0] * 8
+        document["diagnostics"][-1]["weight_gradient_norm"] = [after[0], smallest, *after[2:]]
+        path.write_text(json.dumps(document))
+    found = list(measures.inner_layers(claim, Ours(config, folder, tmp_path)))
+    assert [(part.where, part.verdict) for part in found] == [
+        ("MNIST L=8 HEP", MEASURED),
+        ("MNIST L=8 dfa", NOT_RUN),
+    ]
+    assert found[0].finding == "2.5 of 6 hidden matrices, a mean over 2 seeds"  # 3 and 2
+
+
 def test_the_parts_that_are_not_run_are_counted_once():
     own = verdict.Judged("a", "", "", CAVEAT, (Part("x", "", HOLDS), Part("y", "", NOT_RUN)), "")
     made_of = verdict.Judged("b", "", "", CAVEAT, (Part("a", "", CAVEAT),), "", of_claims=True)

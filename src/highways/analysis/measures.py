@@ -21,7 +21,7 @@ def inner_layers(claim: Claim, by: Ours) -> Iterator[Part]:
             continue
         ((remedy, _),) = found
         small, hidden = _small_gradients(by, records)
-        text = f"{small:.0f} of {hidden} hidden matrices, a mean over {len(records)} seeds"
+        text = f"{small:.3g} of {hidden} hidden matrices, a mean over {len(records)} seeds"
         yield Part(f"{place_label(*place)} {remedy.label}", text, MEASURED)
 
 
