@@ -104,8 +104,8 @@ def cell_notes(cells: Mapping[str, Cell]) -> list[str]:
     if versions > 1:
         within = f"; more than one within {'; '.join(mixed)}" if mixed else "; no cell mixes any"
         notes.append(
-            f"Fingerprints of the training code among these records: {versions}{within}. Each is of one method; a "
-            "record of every method, made again, is the same to the last digit (tests/workflow/test_records.py)."
+            f"Fingerprints of the training code among these records: {versions}{within}. Each is of one "
+            "method. tests/workflow/test_records.py makes a record of every method again and compares."
         )
     partial = [f"{k}: {c.finished} of {len(c.seeds)} seeds" for k, c in cells.items() if c.status == "partial"]
     if partial:
