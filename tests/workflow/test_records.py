@@ -14,7 +14,7 @@ from highways.machine import Machine
 from highways.methods import METHODS
 from highways.spec import RunSpec
 
-RUNS = Path(__file__).parents[2] / "results" / "runs"
+RUNS = Path(__file__).parents[2] / "results" / "reference" / "runs"
 QUIET = Machine(quiet=True)
 
 
