@@ -1,7 +1,7 @@
 # make smoke   set up what it needs and run the whole workflow on embedded data
 # make test    set up what it needs and run every check
-# make report  every table and figure, the verdict, results/reference/report.html and the README's table, from the
-#              records of results/reference; trains nothing
+# make report  every table and figure, the verdict and report.html of results/reference, and the tables of README and
+#              docs, from the records of results/reference; trains nothing
 # make bench   time the E-step against the ceilings of this machine, PCX and FabricPC
 .PHONY: help smoke test lint unit lock clean bench report slurm
 .DEFAULT_GOAL := help
@@ -43,7 +43,8 @@ slurm: $(INSTALLED)
 	pytest -rs -m slurm
 
 report: $(INSTALLED)
-	highways report --runs results/reference/runs --traces results/reference/propagation --out results/reference --readme README.md
+	highways report --runs results/reference/runs --traces results/reference/propagation --out results/reference \
+		--renew README.md docs/results.md docs/remedies.md
 
 # The lock is what a fresh environment resolves to today.
 lock:

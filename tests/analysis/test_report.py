@@ -16,7 +16,6 @@ from highways import paper as published
 from highways.analysis import report
 from highways.analysis.sections import ITEMS, SECTIONS
 from highways.cli import main
-from highways.record import RecordError
 from highways.results import Sources
 
 ROOT = Path(__file__).parents[2]
@@ -197,16 +196,3 @@ def test_a_fault_of_one_figure_ends_no_report_and_the_exit_code_tells(
     said = capsys.readouterr().err
     assert "highways: could not be made: figure depth: KeyError: 'depth'" in said
     assert (tmp_path / "out/report.html").exists()
-
-
-def test_the_readme_is_renewed_between_its_markers_only(tmp_path):
-    readme = tmp_path / "README.md"
-    readme.write_text("before\n<!-- results: start -->\nold\n<!-- results: end -->\nafter\n", encoding="utf-8")
-    report.update_readme(readme, "| new |")
-    assert (
-        readme.read_text(encoding="utf-8")
-        == "before\n<!-- results: start -->\n| new |\n<!-- results: end -->\nafter\n"
-    )
-    readme.write_text("no markers", encoding="utf-8")
-    with pytest.raises(RecordError, match="has no lines"):
-        report.update_readme(readme, "| new |")

@@ -66,10 +66,14 @@ def write(table: Table, folder: Path) -> None:
 
 
 def to_markdown(table: Table) -> str:
-    cells = table.frame.reset_index().astype(str).map(_markdown_cell)
-    body = cells.rename(columns=_markdown_cell).to_markdown(index=False, tablefmt="pipe", disable_numparse=True)
     notes = "\n".join(f"- {_markdown(note)}" for note in table.notes)
-    return f"**{_markdown(table.caption)}**\n\n{body}\n\n{notes}\n"
+    return f"**{_markdown(table.caption)}**\n\n{frame_to_markdown(table.frame)}\n\n{notes}\n"
+
+
+def frame_to_markdown(frame: pd.DataFrame) -> str:
+    """The rows of a frame as Markdown, without a caption and notes."""
+    cells = frame.reset_index().astype(str).map(_markdown_cell).rename(columns=_markdown_cell)
+    return str(cells.to_markdown(index=False, tablefmt="pipe", disable_numparse=True))
 
 
 def to_html(table: Table) -> str:

@@ -10,22 +10,18 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from highways import __version__, paper
 from highways.analysis import costs, frame, predictions, rendering, style, verdict
-from highways.analysis.cells import depth_cells
 from highways.analysis.commands import draw, make_table, reference_notes, with_notes
 from highways.analysis.drawing import NothingRun
-from highways.analysis.notes import DATASET_TITLES, plain
+from highways.analysis.notes import plain
 from highways.analysis.sections import SECTIONS, Item
 from highways.config import expand
 from highways.errors import UserError
 from highways.files import short, write_text
-from highways.methods import METHODS
-from highways.record import RecordError
-from highways.results import Folder, Sources
+from highways.results import Sources
 from highways.runs import Config, Run
 from highways.spec import Conventions
 
 T = TypeVar("T")
-_START, _END = "<!-- results: start -->", "<!-- results: end -->"
 
 
 @dataclass(frozen=True)
@@ -156,29 +152,3 @@ def _departures(config: Config) -> list[str]:
                 f"{setting.key}: {plain(ours)}, where the paper has {plain(setting.value)} ({setting.place})"
             )
     return found
-
-
-def readme_block(config: Config, runs: Folder) -> str:
-    """The results table of the README: a row of ours and one of the paper's wherever anything has been run."""
-    cells = depth_cells(config, runs)
-    lines = ["| test accuracy (%) | " + " | ".join(METHODS[m].title for m in config["methods"]) + " |"]
-    lines.append("|---|" + "---|" * len(config["methods"]))
-    for dataset in config["datasets"]:
-        for depth in config["depths"]:
-            row = {method: cells[dataset, depth, method] for method in config["methods"]}
-            if all(cell.status == "not run" for cell in row.values()):
-                continue
-            title = f"{DATASET_TITLES[dataset]}, L = {depth}"
-            printed = [paper.accuracy(dataset, depth, method) for method in row]
-            lines.append(f"| {title}, ours | " + " | ".join(cell.text for cell in row.values()) + " |")
-            lines.append(f"| {title}, paper | " + " | ".join(p.text if p else "—" for p in printed) + " |")
-    return "\n".join(lines)
-
-
-def update_readme(path: Path, block: str) -> None:
-    """Put the block between the markers; RecordError where they are missing."""
-    before, start, rest = path.read_text(encoding="utf-8").partition(_START)
-    _, end, after = rest.partition(_END)
-    if not (start and end):
-        raise RecordError(f"{path}: has no lines {_START} and {_END} to put the results between")
-    write_text(path, f"{before}{_START}\n{block}\n{_END}{after}")

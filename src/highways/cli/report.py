@@ -39,7 +39,9 @@ def add_report(commands: Any) -> None:
     )
     report.add_argument("--out", type=Path, default=Path("results"), metavar="FOLDER", help="default: %(default)s")
     report.add_argument("--only-page", action="store_true", help="the verdict and the page; no tables, no figures")
-    report.add_argument("--readme", type=Path, metavar="FILE", help="renew the results between its markers too")
+    report.add_argument(
+        "--renew", type=Path, nargs="+", default=[], metavar="FILE", help="Markdown whose tables to renew too"
+    )
     for parser in (verdict, report):
         add_config(parser)
         add_sources(parser)
@@ -74,13 +76,14 @@ def _verdict(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from highways.analysis import report
+    from highways.analysis import report, texts
 
     config = read_config(options)
     sources = read_sources(options, config)
     problems = report.write(config, sources, options.out, artefacts=not options.only_page)
-    if options.readme is not None:
-        report.update_readme(options.readme, report.readme_block(config, sources.runs))
+    tables = texts.Tables(config, sources)
+    for path in options.renew:
+        texts.renew(path, tables)
     for line in problems:
         print(f"highways: could not be made: {line}", file=sys.stderr)
     print(options.out / "report.html", file=sys.stderr)

@@ -1,0 +1,168 @@
+"""The tables of README and docs: parts of the report's tables, put between markers.
+
+A table stands between `<!-- table: NAME -->` and `<!-- table: end -->`, where NAME is a key of BLOCKS.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from highways import paper
+from highways.analysis.cells import cells_at, strength_cells
+from highways.analysis.commands import make_table
+from highways.analysis.notes import place_label
+from highways.analysis.rendering import Table, frame_to_markdown
+from highways.controls import arms
+from highways.errors import UserError
+from highways.files import write_text
+from highways.methods import METHODS
+from highways.results import Sources
+from highways.runs import Config
+
+_BLOCK = re.compile(r"<!-- table: (?!end )(\S+) -->\n(.*?)<!-- table: end -->", re.DOTALL)
+_MARKER = re.compile(r"<!-- table: (?!end )\S+ -->")
+
+
+class TextError(UserError):
+    """A text has no table to renew, or names one that does not exist."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """The report's tables, each made once."""
+
+    config: Config
+    sources: Sources
+    made: dict[str, Table] = field(default_factory=dict)
+
+    def table(self, name: str) -> Table:
+        if name not in self.made:
+            self.made[name] = make_table(name, self.config, self.sources)
+        return self.made[name]
+
+    def frame(self, name: str) -> pd.DataFrame:
+        return self.table(name).frame
+
+
+def renew(path: Path, tables: Tables) -> None:
+    """Put the tables that the text names between their markers; TextError where it names none or a wrong one."""
+    text = path.read_text(encoding="utf-8")
+    if not _BLOCK.findall(text) or len(_BLOCK.findall(text)) != len(_MARKER.findall(text)):
+        raise TextError(f"{path}: needs <!-- table: NAME --> and <!-- table: end --> around each table")
+
+    def table(found: re.Match[str]) -> str:
+        name = found[1]
+        if name not in BLOCKS:
+            raise TextError(f"{path}: table {name!r} does not exist; it takes {', '.join(BLOCKS)}")
+        body = frame_to_markdown(BLOCKS[name](tables))
+        return f"<!-- table: {name} -->\n{body}\n<!-- table: end -->"
+
+    write_text(path, _BLOCK.sub(table, text))
+
+
+def _depth(title: str, depths: Iterable[int] = ()) -> Callable[[Tables], pd.DataFrame]:
+    """Accuracy against depth on one data set, at these depths or at all."""
+
+    def frame(tables: Tables) -> pd.DataFrame:
+        table = tables.frame("depth")
+        rows = table[table.index.get_level_values("Data set") == title].droplevel("Data set")
+        return rows.loc[[*depths]] if depths else rows
+
+    return frame
+
+
+def _stability(tables: Tables) -> pd.DataFrame:
+    """By how many points validation accuracy fell below its best so far, at most over epochs and seeds."""
+    drops = tables.table("depth").data.pivot(
+        index=["dataset", "depth"], columns="method", values="validation_drop"
+    )
+    titles = {method: METHODS[method].title for method in METHODS if method in drops}
+    shown = drops[list(titles)].rename(columns=titles).dropna(how="all").astype(float)
+    shown.index = pd.Index([place_label(*place) for place in shown.index], name="Cell")
+    return shown.map(lambda points: "not run" if pd.isna(points) else f"{points:.1f}")
+
+
+def _controls(*names: str) -> Callable[[Tables], pd.DataFrame]:
+    """Some rows of the table of controls, without the columns that they leave empty."""
+
+    def frame(tables: Tables) -> pd.DataFrame:
+        titles = {arm.name: arm.title for arm in arms(tables.config)}
+        rows = tables.frame("controls").loc[[titles[name] for name in names]]
+        return rows.loc[:, (rows != "").any()]
+
+    return frame
+
+
+def _strength(tables: Tables) -> pd.DataFrame:
+    """Accuracy by the strength of the highways, ours and that of the same product with the paper's sigma_v."""
+    printed = next(row.value for row in paper.shared() if row.key == "highway.sigma_v")
+    factor = tables.config["highway"]["sigma_v"] / printed
+    other = f"α of the same product with σ_v = {printed:g}"
+    rows = {
+        f"{alpha:g}": {other: f"{alpha * factor:g}", "Accuracy": cell.text}
+        for alpha, cell in strength_cells(tables.config, tables.sources.runs).items()
+    }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(
+        f"α with σ_v = {tables.config['highway']['sigma_v']:g}"
+    )
+
+
+def _rates(tables: Tables) -> pd.DataFrame:
+    """Vanilla PC by learning rate, on the seed of the sweep."""
+    columns = {}
+    for arm in arms(tables.config):
+        if arm.name == "pc_rates":
+            sweep = cells_at(arm.config, tables.sources.runs, [arm.cell])[arm.cell].sweep
+            assert sweep is not None
+            accuracies = zip(sweep["lr"], sweep["test_accuracy"], strict=True)
+            columns[f"L={arm.cell[1]}"] = {
+                f"{rate:g}": "not run" if pd.isna(accuracy) else f"{100 * accuracy:.1f}"
+                for rate, accuracy in accuracies
+            }
+    return pd.DataFrame(columns).rename_axis("Learning rate").T.rename_axis("Learning rate")
+
+
+def _readings(tables: Tables) -> pd.DataFrame:
+    """The readings of the last stage of the search, at depth 16."""
+    frame = tables.frame("conventions")
+    last = frame[frame.index == tables.config["convention_search"][-1]["name"]]
+    columns = ["Activation", "Output norm", "S", "σ_v", "MNIST L=16 Vanilla PC", "MNIST L=16 HEP"]
+    printed = last[columns].iloc[:1].replace({"Activation": ""}, "the paper")
+    rows: pd.DataFrame = pd.concat([last[columns].iloc[1:], printed])
+    return rows.set_index("Activation")
+
+
+def _baselines(tables: Tables) -> pd.DataFrame:
+    """Accuracy of every method on MNIST."""
+    frame = tables.frame("remedies").reset_index("Network", drop=True)
+    return frame[[column for column in frame if str(column).startswith("MNIST")]]
+
+
+def _predictions(tables: Tables) -> pd.DataFrame:
+    return tables.frame("predictions")[["Verdict"]]
+
+
+def _propagation(tables: Tables) -> pd.DataFrame:
+    frame = tables.frame("optimizer")
+    return frame[[column for column in frame if str(column).startswith("gradient descent")]]
+
+
+BLOCKS: dict[str, Callable[[Tables], pd.DataFrame]] = {
+    "headline": _depth("MNIST", (8, 16, 32, 64, 128)),
+    "depth_mnist": _depth("MNIST"),
+    "depth_fashion_mnist": _depth("Fashion-MNIST"),
+    "stability": _stability,
+    "density": lambda tables: tables.frame("density"),
+    "strength": _strength,
+    "backprop_128": _controls("short_schedule", "no_exception"),
+    "chain": _controls("hep", "no_chain", "redraw", "dfa", "pc"),
+    "learning_rate": _controls("pc", "pc_rates", "pc_4T", "hep"),
+    "rates": _rates,
+    "readings": _readings,
+    "baselines": _baselines,
+    "predictions": _predictions,
+    "propagation": _propagation,
+}
