@@ -206,7 +206,9 @@ print(json.dumps([found, {n: m.__file__ for n, m in sys.modules.items() if n.sta
 def imports() -> tuple[list[tuple[str, str]], dict[str, str]]:
     """Pairs of importer and imported, and the place of every module in the package."""
     names = [dotted(entry) for entry in (*ENTRIES, *(f"methods/{method}" for method in METHODS))]
-    output = subprocess.run([sys.executable, "-c", IMPORTS, *names], capture_output=True, text=True, check=True)
+    output = subprocess.run(
+        [sys.executable, "-c", IMPORTS, *names], capture_output=True, text=True, encoding="utf-8", check=True
+    )
     edges, files = json.loads(output.stdout)
     places = {name: Path(file).relative_to(provenance.PACKAGE).with_suffix("") for name, file in files.items()}
     return edges, {name: place.as_posix() for name, place in places.items()}
@@ -245,7 +247,9 @@ def test_what_is_called_harmless_exists():
 def test_a_fingerprint_is_the_same_in_every_locale():
     code = "from highways import provenance as p; print(p.training_code('mupc'), p.propagation_code('mupc'))"
     plain = {**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=plain, check=True)
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8", env=plain, check=True
+    )
     assert said.stdout.split() == [provenance.training_code("mupc"), provenance.propagation_code("mupc")]
 
 

@@ -239,7 +239,7 @@ def _read_file(name: str, folder: Path, file: str) -> Bytes:
     if path is None:
         raise DataError(f"{folder / file} is missing; {_by_hand(name, folder)} or {_fetch(name)}")
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as opened:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as opened:
             content = opened.read(LARGEST + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise _bad_file(name, path, f"cannot be read ({error})") from error

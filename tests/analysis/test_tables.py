@@ -90,7 +90,9 @@ def test_versions_of_the_code_are_counted_and_cells_that_mix_them_named(config, 
     write_seeds(record, find, HEP_8, [0.9, 0.9, 0.9])
     assert not notes(TABLES["depth"](config, folder), "Fingerprints")
     path = folder / f"{find(*HEP_8, 'seed1').path}.json"
-    path.write_text(path.read_text().replace('"training_code": "0"', '"training_code": "1"'))
+    path.write_text(
+        path.read_text(encoding="utf-8").replace('"training_code": "0"', '"training_code": "1"'), encoding="utf-8"
+    )
     table = TABLES["depth"](config, folder)
     assert datum(table, depth=8, method="hep")["code_versions"] == 2
     assert "records: 2; more than one within MNIST L=8 HEP 2." in notes(table, "Fingerprints")[0]

@@ -743,11 +743,11 @@ def test_hidden_matrices_with_hardly_a_gradient_are_counted_after_training(confi
     after = [0.0, 0.0, 1e-4, 1.9e-3, 2.1e-3, 1.0, 1.0, 2.0]
     for seed, smallest in enumerate((0.0, 1.0)):
         path = record(find("L008/hep", "alpha1.8_k1", f"/seed{seed}/"), 0.9)
-        document = json.loads(path.read_text())
+        document = json.loads(path.read_text(encoding="utf-8"))
         for moment in document["diagnostics"]:
             moment["weight_gradient_norm"] = [0.0] * 8
         document["diagnostics"][-1]["weight_gradient_norm"] = [after[0], smallest, *after[2:]]
-        path.write_text(json.dumps(document))
+        path.write_text(json.dumps(document), encoding="utf-8")
     found = list(measures.inner_layers(claim, Ours(config, folder, tmp_path)))
     assert [(part.where, part.verdict) for part in found] == [
         ("MNIST L=8 HEP", MEASURED),

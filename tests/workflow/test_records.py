@@ -23,7 +23,7 @@ def cheapest() -> dict[str, Path]:
     """For every method the committed record that is made in the shortest time by the cost model."""
     found: dict[str, tuple[float, Path]] = {}
     for path in sorted(RUNS.rglob("*.json")):
-        spec = RunSpec.from_dict(json.loads(path.read_text())["spec"])
+        spec = RunSpec.from_dict(json.loads(path.read_text(encoding="utf-8"))["spec"])
         found[spec.method] = min(found.get(spec.method, (math.inf, path)), (cost.seconds(spec), path))
     return {method: path for method, (_, path) in found.items()}
 
