@@ -9,7 +9,8 @@ from highways.fields import SpecError
 from highways.methods import METHODS
 from highways.propagation.plan import all_propagations
 from highways.propagation.spec import Propagation
-from highways.readings import reading_runs
+from highways.rates import rate_runs
+from highways.readings import curve_runs, reading_runs
 from highways.remedies import remedy_runs
 from highways.runs import Config, Run, density_runs, idle, strength_runs, table_runs
 
@@ -148,6 +149,8 @@ _BLOCKS: dict[str, Callable[[Config], Iterable[Run]]] = {
     "strength_sweep": strength_runs,
     "density_sweep": density_runs,
     "convention_search": reading_runs,
+    "specification_curve": curve_runs,
+    "rate_sweep": rate_runs,
     "controls": control_runs,
     "remedies": remedy_runs,
 }

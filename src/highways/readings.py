@@ -58,18 +58,33 @@ def settings_of(config: Config) -> dict[str, Any]:
 
 
 def readings(config: Config) -> list[Reading]:
-    """All readings of all stages, in the order of the configuration."""
-    found = []
-    for stage in config["convention_search"]:
-        places = [(cell["dataset"], cell["depth"]) for cell in stage["cells"]]
-        cells = tuple((*place, method) for place in places for method in stage["methods"])
-        found += [Reading(config, stage, given, cells) for given in _expanded(stage["readings"])]
-    return found
+    """All readings of all stages of the search, in the order of the configuration."""
+    return [reading for stage in config["convention_search"] for reading in _readings(config, stage)]
+
+
+def curve(config: Config) -> list[Reading]:
+    """The readings under which the main claim is judged; they decide nothing."""
+    return _readings(config, config["specification_curve"])
+
+
+def _readings(config: Config, stage: Mapping[str, Any]) -> list[Reading]:
+    places = [(cell["dataset"], cell["depth"]) for cell in stage["cells"]]
+    cells = tuple((*place, method) for place in places for method in stage["methods"])
+    return [Reading(config, stage, given, cells) for given in _expanded(stage["readings"])]
 
 
 def reading_runs(config: Config) -> Iterator[Run]:
     """The runs of the whole search."""
-    for reading in readings(config):
+    yield from _runs_of(readings(config))
+
+
+def curve_runs(config: Config) -> Iterator[Run]:
+    """The runs of the specification curve."""
+    yield from _runs_of(curve(config))
+
+
+def _runs_of(tried: list[Reading]) -> Iterator[Run]:
+    for reading in tried:
         for dataset, depth, method in reading.cells:
             yield from cell_runs(reading.config(method), dataset, depth, method)
 

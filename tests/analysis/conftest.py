@@ -70,6 +70,19 @@ _CONFIG: dict[str, Any] = {
             ],
         },
     ],
+    "specification_curve": {
+        "name": "last",
+        "cells": [{"dataset": "mnist", "depth": 8}],
+        "methods": ["pc", "hep"],
+        "seeds": [0, 1, 2],
+        "epochs": 12,
+        "readings": [{"activation": ["pre", "post"], "highway_layers": "all", "sigma_v": [0.001, 0.01]}],
+    },
+    "rate_sweep": {
+        "methods": ["pc", "hep"],
+        "factors": [1, 2],
+        "cells": [{"dataset": "mnist", "depth": 8, "seeds": [0, 1]}],
+    },
     "controls": {
         "cells": [{"dataset": "mnist", "depth": 8, "seeds": [0, 1]}],
         "arms": [
@@ -207,7 +220,7 @@ def find(config: dict[str, Any]) -> Find:
     """The one run of the experiment, or of the one that a part names, whose path contains every given part."""
 
     def one(*parts: str) -> Run:
-        others = ("conventions/", "controls/", "remedies/")
+        others = ("conventions/", "controls/", "rates/", "remedies/")
         root = next((part for part in parts if part.startswith(others)), f"{config['experiment']}/")
         runs = {path: run for path, run in all_runs(config).items() if path.startswith(root)}
         (run,) = [run for path, run in runs.items() if all(part in f"{path}/" for part in parts)]

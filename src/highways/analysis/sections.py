@@ -9,7 +9,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from highways import controls, readings, remedies, runs
+from highways import controls, rates, readings, remedies, runs
 from highways.fields import SpecError
 from highways.propagation import plan
 from highways.propagation.plan import flat
@@ -182,6 +182,23 @@ READINGS = (
         runs=readings.reading_runs,
     ),
     Item(
+        "table",
+        "readings",
+        "The main claim under every reading",
+        "Vanilla PC and HEP under every reading at depth, their gap, and whether the main claim holds there.",
+        "curve.curve_table",
+        runs=readings.curve_runs,
+    ),
+    Item(
+        "figure",
+        "readings",
+        "The gap between HEP and vanilla PC under every reading",
+        "A column per reading, sorted by the gap: the gap of every seed, the paper's as a band, and the options of the "
+        "reading as marks below.",
+        "curve.curve_figure",
+        runs=readings.curve_runs,
+    ),
+    Item(
         "figure",
         "scales",
         "Size of the states over training",
@@ -208,6 +225,23 @@ CONTROLS = (
         "DFA with the same matrices, HEP without the chain, and more.",
         "controls.controls",
         runs=controls.control_runs,
+    ),
+    Item(
+        "table",
+        "rates",
+        "The learning rate in multiples of the printed one",
+        "Accuracy at 1, 2, 4 and 8 times the printed rate, and how far validation accuracy falls below its best.",
+        "rates.rate_table",
+        runs=rates.rate_runs,
+    ),
+    Item(
+        "figure",
+        "rates",
+        "Accuracy against the learning rate",
+        "Test accuracy of vanilla PC and HEP over multiples of the printed rate, a panel per data set and depth; the "
+        "bands are the paper's.",
+        "rates.rate_figure",
+        runs=rates.rate_runs,
     ),
     Item(
         "figure",

@@ -1,0 +1,59 @@
+"""Accuracy against the learning rate: runs, table and figure."""
+
+import pytest
+
+from highways.analysis import rates as shown
+from highways.rates import rate_runs, rates
+from highways.runs import table_runs
+
+
+@pytest.fixture
+def measured(config, record):
+    """PC loses 10 points with seed and 20 with twice the rate; HEP has one number, and falls back once."""
+    for rate in rates(config):
+        method = rate.cell[2]
+        for run in (r for r in rate_runs(config) if r.spec.method == method and r.spec.learning.lr == rate.lr):
+            if method == "pc":
+                record(run, 0.9 - 0.1 * run.spec.seed - 0.2 * (rate.factor - 1))
+            else:
+                record(run, 0.95, 0.97, curve=[0.97, 0.90 - 0.1 * run.spec.seed, 0.96])
+
+
+def test_the_printed_rate_is_the_table_s_own_run_and_others_multiply_it(config):
+    table = {run.path: run for run in table_runs(config)}
+    found = {run.path: run for run in rate_runs(config)}
+    assert {path for path in found if path in table} == {
+        f"trial/mnist/L008/{method}/seed{seed}" for method in ("pc/lr8e-05", "hep/alpha1.8_k1") for seed in (0, 1)
+    }
+    twice = found["rates/x2/mnist/L008/hep/alpha1.8_k1/seed1"].spec
+    assert twice == table["trial/mnist/L008/hep/alpha1.8_k1/seed1"].spec.changed({"learning.lr": 1.6e-4})
+
+
+def test_a_multiple_has_no_binary_tail(config):
+    config["rate_sweep"]["factors"] = [3]
+    assert 3 * 8e-5 != 2.4e-4  # what the plain product would name
+    assert {run.spec.learning.lr for run in rate_runs(config)} == {2.4e-4}
+
+
+def test_the_table_has_every_multiple_the_paper_and_the_largest_drop(config, folder, measured):
+    table = shown.rate_table(config, folder)
+    pc, hep = table.frame.loc[("MNIST L=8", "Vanilla PC")], table.frame.loc[("MNIST L=8", "HEP")]
+    assert (pc["1 ×"], pc["2 ×"]) == ("85.0 ± 7.1 (n=2)", "65.0 ± 7.1 (n=2)")
+    assert (pc["Paper"], hep["Paper"]) == ("92.1 ± 1.0", "96.4 ± 0.7")
+    assert (pc["Drop, 1 ×"], hep["Drop, 1 ×"]) == ("0.0", "17.0")  # 97 to 80 with seed 1
+    row = table.data[(table.data["method"] == "hep") & (table.data["factor"] == 2)].iloc[0]
+    assert (row["lr"], row["mean"], row["largest_drop"]) == (1.6e-4, 95.0, pytest.approx(17.0))
+
+
+def test_without_a_record_there_is_no_drop(config, folder):
+    assert set(shown.rate_table(config, folder).frame["Drop, 2 ×"]) == {"—"}
+
+
+def test_the_figure_has_a_line_per_method_and_the_paper_as_a_band(config, folder, measured):
+    axes = shown.rate_figure(config, folder).axes[0]
+    lines = {line.get_gid(): line for line in axes.lines}
+    assert lines["mean:pc"].get_xdata().tolist() == [1, 2]
+    assert lines["mean:pc"].get_ydata() == pytest.approx([85, 65])
+    assert lines["mean:hep"].get_ydata() == pytest.approx([95, 95])
+    bands = {patch.get_gid(): patch.get_extents().transformed(axes.transData.inverted()) for patch in axes.patches}
+    assert (bands["paper:hep"].y0, bands["paper:hep"].y1) == pytest.approx((95.7, 97.1))
