@@ -193,8 +193,8 @@ READINGS = (
         "figure",
         "readings",
         "The gap between HEP and vanilla PC under every reading",
-        "A column per reading, sorted by the gap: the gap of every seed, the paper's as a band, and the options of the "
-        "reading as marks below.",
+        "A column per reading, sorted by the gap: the gap of every seed, the paper's as a band, and below it the "
+        "options of the reading as marks.",
         "curve.curve_figure",
         runs=readings.curve_runs,
     ),
@@ -238,8 +238,8 @@ CONTROLS = (
         "figure",
         "rates",
         "Accuracy against the learning rate",
-        "Test accuracy of vanilla PC and HEP over multiples of the printed rate, a panel per data set and depth; the "
-        "bands are the paper's.",
+        "Test accuracy of vanilla PC and HEP over multiples of the printed rate, a panel per data set and depth; "
+        "the bands are the paper's.",
         "rates.rate_figure",
         runs=rates.rate_runs,
     ),
