@@ -6,15 +6,6 @@ wildcard_constraints:
     figure="|".join(of_kind("figure")),
 
 
-def shown(kind):
-    """How Snakemake's own report shows a table or figure."""
-    return {
-        "caption": "../report/artefact.rst",
-        "category": lambda w: HEADINGS[kind, w[kind]],
-        "labels": lambda w: {"kind": kind, "what": ITEMS[kind, w[kind]].title},
-    }
-
-
 rule table:
     input:
         lambda w: FLOW.sources("table", w.table),
@@ -23,12 +14,15 @@ rule table:
         report("<results>/tables/{table}.html", **shown("table")),
     log:
         "<results>/logs/tables/{table}.log",
+    conda:
+        environment
     resources:
         mem_mb=1000,
         runtime=10,
     params:
         code=PACKAGE_CODE,
         config=CONFIG,
+        reference=REFERENCE,
         results=lambda w, output: Path(output[0]).parents[1],
         text=lambda w: ITEMS["table", w.table].text,
         command=lambda w: ITEMS["table", w.table].command,
@@ -36,7 +30,7 @@ rule table:
         "table: {wildcards.table}"
     shell:
         "highways table {wildcards.table} --config {params.config:q} --runs {params.results:q}/runs"
-        " --traces {params.results:q}/propagation --reference {REFERENCE:q} --out {params.results:q}/tables 2> {log:q}"
+        " --traces {params.results:q}/propagation --reference {params.reference:q} --out {params.results:q}/tables 2> {log:q}"
 
 
 rule figure:
@@ -47,12 +41,15 @@ rule figure:
         report("<results>/figures/{figure}.png", **shown("figure")),
     log:
         "<results>/logs/figures/{figure}.log",
+    conda:
+        environment
     resources:
         mem_mb=1000,
         runtime=10,
     params:
         code=PACKAGE_CODE,
         config=CONFIG,
+        reference=REFERENCE,
         results=lambda w, output: Path(output[0]).parents[1],
         text=lambda w: ITEMS["figure", w.figure].text,
         command=lambda w: ITEMS["figure", w.figure].command,
@@ -60,7 +57,7 @@ rule figure:
         "figure: {wildcards.figure}"
     shell:
         "highways figure {wildcards.figure} --config {params.config:q} --runs {params.results:q}/runs"
-        " --traces {params.results:q}/propagation --reference {REFERENCE:q} --out {params.results:q}/figures 2> {log:q}"
+        " --traces {params.results:q}/propagation --reference {params.reference:q} --out {params.results:q}/figures 2> {log:q}"
 
 
 # With what it is made from, so that a table whose records are missing is made again.
@@ -100,18 +97,21 @@ rule page:
         table=multiext("<results>/tables/verdict", ".csv", ".md", ".html", ".tex"),
     log:
         "<results>/logs/report.log",
+    conda:
+        environment
     resources:
         mem_mb=2000,
         runtime=30,
     params:
         code=PACKAGE_CODE,
         config=CONFIG,
+        reference=REFERENCE,
         results=lambda w, output: Path(output.page).parent,
     message:
         "the verdict and the report"
     shell:
         "highways report --only-page --config {params.config:q} --runs {params.results:q}/runs"
-        " --traces {params.results:q}/propagation --reference {REFERENCE:q} --out {params.results:q} 2> {log:q}"
+        " --traces {params.results:q}/propagation --reference {params.reference:q} --out {params.results:q} 2> {log:q}"
 
 
 rule report:

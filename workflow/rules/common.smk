@@ -1,6 +1,7 @@
 # Shared by the other files: the checked configuration with the runs it asks for, and what commands are told beside it.
 
 import json
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -44,9 +45,11 @@ try:
 except UserError as error:
     raise WorkflowError(f"configuration: {error}") from None
 
-# What commands are told and no number depends on: no parameter, so that its change re-runs nothing.
-DATA_DIR = [] if config["data_dir"] is None else ["--data-dir", config["data_dir"]]
-DEVICE = ["--device", config["device"]]
+# What commands are told and no number depends on: resources, not parameters, so that their change re-runs nothing.
+DEVICE = config["device"]
+DATA_DIR = (
+    "" if config["data_dir"] is None else shlex.join(["--data-dir", config["data_dir"]])
+)
 
 # The analysis takes seconds and is made anew with any change of the configuration or the package; a training run
 # has only its specification and the code that determines its numbers.
@@ -61,3 +64,29 @@ TRACING_CODE = {
     method: provenance.propagation_code(method)
     for method in {one.run.method for one in FLOW.propagations.values()}
 }
+
+
+# With `--software-deployment-method conda` jobs run in the environment of environment.yml, by its name. Else in that
+# of Snakemake, and an edit of environment.yml re-runs nothing.
+def environment(wildcards):
+    asked = {one.name for one in workflow.deployment_settings.deployment_method}
+    return "highways" if "CONDA" in asked else None
+
+
+# A run's input: none, once its data and the kernel are there.
+def after_preparing(spec):
+    checkpoints.ready.get(dataset=spec.dataset)
+    return []
+
+
+def selected(wildcards):
+    return FLOW.runs[f"{wildcards.selection}/selected/seed{wildcards.seed}"]
+
+
+def shown(kind):
+    """How Snakemake's own report shows a table or figure."""
+    return {
+        "caption": "../report/artefact.rst",
+        "category": lambda w: HEADINGS[kind, w[kind]],
+        "labels": lambda w: {"kind": kind, "what": ITEMS[kind, w[kind]].title},
+    }

@@ -14,10 +14,14 @@ rule data:
         "<results>/prepared/{dataset}.json",
     log:
         "<results>/logs/prepared/{dataset}.log",
+    conda:
+        environment
+    resources:
+        data_dir=DATA_DIR,
     message:
         "finding and checking {wildcards.dataset}"
     shell:
-        "highways data {wildcards.dataset:q} {DATA_DIR:q} --out {output:q} 2> {log:q}"
+        "highways data {wildcards.dataset:q} {resources.data_dir} --out {output:q} 2> {log:q}"
 
 
 # Where it cannot be built, trainings take another kernel, and the file says why.
@@ -26,6 +30,8 @@ rule kernel:
         "<results>/prepared/kernel.txt",
     log:
         "<results>/logs/prepared/kernel.log",
+    conda:
+        environment
     params:
         code=provenance.kernel_code(),
     message:
@@ -44,8 +50,3 @@ checkpoint ready:
         touch("<results>/prepared/{dataset}.ready"),
     message:
         "ready for runs on {wildcards.dataset}"
-
-
-def after_preparing(spec):
-    checkpoints.ready.get(dataset=spec.dataset)
-    return []

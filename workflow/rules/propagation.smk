@@ -13,8 +13,11 @@ rule propagate:
         "<results>/propagation/{trace}.npz",
     log:
         "<results>/logs/propagate/{trace}.log",
+    conda:
+        environment
     threads: 1
     resources:
+        data_dir=DATA_DIR,
         mem_mb=1500,
         runtime=30,
     params:
@@ -26,7 +29,7 @@ rule propagate:
     message:
         "propagating {wildcards.trace}"
     shell:
-        "highways propagate --spec {params.spec:q} {params.weights:q} --out {output:q} {DATA_DIR:q} 2> {log:q}"
+        "highways propagate --spec {params.spec:q} {params.weights:q} --out {output:q} {resources.data_dir} 2> {log:q}"
 
 
 for one in FLOW.traced_in_training:
@@ -40,8 +43,12 @@ for one in FLOW.traced_in_training:
             FLOW.snapshots(one),
         log:
             f"<results>/logs/snapshots/{one.path}.log",
+        conda:
+            environment
         threads: 1
         resources:
+            device=DEVICE,
+            data_dir=DATA_DIR,
             mem_mb=lambda w, attempt, run=one: megabytes(run, attempt),
             runtime=lambda w, attempt, run=one: minutes(run, attempt),
         params:
@@ -53,4 +60,4 @@ for one in FLOW.traced_in_training:
             f"keeping the weights of {one.path} during training"
         shell:
             "highways snapshots --spec {params.spec:q} --epochs {params.epochs} --out {params.out:q}"
-            " {DEVICE:q} {DATA_DIR:q} 2> {log:q}"
+            " --device {resources.device} {resources.data_dir} 2> {log:q}"

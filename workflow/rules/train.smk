@@ -19,8 +19,12 @@ rule train:
         update("<results>/runs/{run}.json"),
     log:
         "<results>/logs/train/{run}.log",
+    conda:
+        environment
     threads: 1
     resources:
+        device=DEVICE,
+        data_dir=DATA_DIR,
         mem_mb=lambda w, attempt: megabytes(FLOW.runs[w.run], attempt),
         runtime=lambda w, attempt: minutes(FLOW.runs[w.run], attempt),
     params:
@@ -29,7 +33,7 @@ rule train:
     message:
         "training {wildcards.run}"
     shell:
-        "highways train --renew --spec {params.spec:q} --out {output:q} --threads {threads} {DEVICE:q} {DATA_DIR:q} 2> {log:q}"
+        "highways train --renew --spec {params.spec:q} --out {output:q} --threads {threads} --device {resources.device} {resources.data_dir} 2> {log:q}"
 
 
 rule select:
@@ -39,6 +43,8 @@ rule select:
         "<results>/selections/{selection}.json",
     log:
         "<results>/logs/select/{selection}.log",
+    conda:
+        environment
     resources:
         mem_mb=1000,
         runtime=10,
@@ -50,10 +56,6 @@ rule select:
         "highways select {input:q} --out {output:q} 2> {log:q}"
 
 
-def selected(wildcards):
-    return FLOW.runs[f"{wildcards.selection}/selected/seed{wildcards.seed}"]
-
-
 rule train_selected:
     input:
         lambda w: after_preparing(selected(w).spec),
@@ -62,8 +64,12 @@ rule train_selected:
         update("<results>/runs/{selection}/selected/seed{seed}.json"),
     log:
         "<results>/logs/train/{selection}/selected/seed{seed}.log",
+    conda:
+        environment
     threads: 1
     resources:
+        device=DEVICE,
+        data_dir=DATA_DIR,
         mem_mb=lambda w, attempt: megabytes(selected(w), attempt),
         runtime=lambda w, attempt: minutes(selected(w), attempt),
     params:
@@ -73,4 +79,4 @@ rule train_selected:
         "training {wildcards.selection}/selected/seed{wildcards.seed} at the chosen settings"
     shell:
         "highways train --renew --spec {params.spec:q} --selection {input.chosen:q} --out {output:q}"
-        " --threads {threads} {DEVICE:q} {DATA_DIR:q} 2> {log:q}"
+        " --threads {threads} --device {resources.device} {resources.data_dir} 2> {log:q}"
