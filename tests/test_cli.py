@@ -372,6 +372,8 @@ def one_cell(paper, tmp_path) -> tuple[str, Path, list[str]]:
         },
         "density_sweep": {"dataset": "fashion_mnist_excerpt", "depth": 4, "every": [1, 2]},
         "convention_search": [{**paper["convention_search"][0], "cells": cells, **same_as_the_table}],
+        "specification_curve": {**paper["specification_curve"], "cells": cells, **same_as_the_table},
+        "rate_sweep": {"methods": ["hep"], "factors": [1], "cells": [{**cells[0], "seeds": [0]}]},
         "controls": {"cells": [{**cells[0], "seeds": [0]}], "arms": [arm]},
         "remedies": {
             **paper["remedies"],
@@ -441,7 +443,7 @@ def test_tables_name_a_broken_record_and_go_on(one_cell, tmp_path, capsys):
 
 
 def test_a_wrong_table_lists_the_right_ones(capsys, tmp_path):
-    assert "depth, density, optimizer, settings, conventions, controls, remedies, predictions" in failure(
+    assert "depth, density, optimizer, settings, conventions, readings, controls, rates, remedies" in failure(
         capsys, "table", "breadth", "--out", str(tmp_path)
     )
     assert "depth, " in failure(capsys, "figure", "breadth", "--out", str(tmp_path))
