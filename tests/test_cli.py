@@ -231,9 +231,6 @@ def test_a_finished_run_is_not_run_again(tiny, tmp_path, capsys):
     assert main(command) == 0
     assert "is there already" in capsys.readouterr().err
     assert out.read_bytes() == content
-    out.write_text("broken", encoding="utf-8")
-    assert main(command) == 0
-    assert record.read(out)["status"] == "ok"
 
 
 def test_the_profile_takes_the_steps_of_the_rule(tiny, monkeypatch):

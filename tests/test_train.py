@@ -311,9 +311,10 @@ def test_a_checkpoint_runs_no_code(tmp_path):
 
 
 def test_two_writers_of_one_record_leave_one_whole_record(tiny, tmp_path):
+    """The second is refused, or finds the record there where the first was faster."""
     spec, out = tiny("backprop", epochs=1), tmp_path / "seed0.json"
     writers = [subprocess.Popen(command(spec, out), stderr=subprocess.DEVNULL) for _ in range(2)]
-    assert [writer.wait() for writer in writers] == [0, 0]
+    assert sorted(writer.wait() for writer in writers) in ([0, 0], [0, 1])
     assert record.read(out)["status"] == "ok"
     assert [path.name for path in tmp_path.iterdir()] == [out.name]
 

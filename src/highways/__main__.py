@@ -2,6 +2,15 @@
 
 import sys
 
-from highways.cli import main
+from highways.interruption import ended_by_signals
 
-sys.exit(main())
+
+def main() -> int:
+    """Run a command; returns the exit code."""
+    with ended_by_signals():
+        from highways.cli import main as command
+    return command()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

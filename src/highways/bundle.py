@@ -1,7 +1,6 @@
 """Runs for a machine that has torch and numpy only: packed into one file; `collection` takes them back."""
 
 import io
-import json
 import tarfile
 import time
 from collections.abc import Iterable
@@ -13,6 +12,7 @@ from highways.errors import UserError
 from highways.files import write_atomically
 from highways.results import Folder
 from highways.runs import Run
+from highways.settings_file import SettingsError, chosen_settings
 from highways.spec import RunSpec
 from highways.status import FINISHED, state
 
@@ -89,8 +89,8 @@ def choose(runs: Iterable[Run], folder: Folder, selections: Path, pattern: str =
             chosen[run.path] = run.spec
             continue
         try:
-            settings = json.loads((selections / f"{run.selection}.json").read_text(encoding="utf-8"))["settings"]
-        except (OSError, ValueError, KeyError, TypeError):
+            settings = chosen_settings(selections / f"{run.selection}.json")
+        except (OSError, SettingsError):
             waiting.append(run.path)
             continue
         chosen[run.path] = run.spec.changed(settings)

@@ -1,5 +1,10 @@
-"""Checkpoints: written whole, read without executing anything, never used for another spec or other code."""
+"""Checkpoints: written whole, read without executing anything, used only by the run that they are of.
 
+A file is a line with the digest of the rest, and the rest what torch saves: a bit that has changed on the disk is
+seen before anything of it is believed.
+"""
+
+import hashlib
 import io
 import sys
 from pathlib import Path
@@ -10,38 +15,48 @@ import torch
 from highways.files import write_atomically
 
 State = dict[str, Any]
+_TITLE = b"highways checkpoint sha256 "
 
 
 def save(path: Path, key: str, state: State) -> None:
     """Write the state under the key that names what it belongs to; OSError where the disk refuses."""
     buffer = io.BytesIO()
     torch.save({"key": key, "state": state}, buffer)
+    content = buffer.getbuffer()
 
     def write(temporary: Path) -> None:
-        temporary.write_bytes(buffer.getbuffer())
+        with temporary.open("wb") as file:
+            file.write(_TITLE + hashlib.sha256(content).hexdigest().encode() + b"\n")
+            file.write(content)
 
     write_atomically(path, write)
 
 
 def load(path: Path, key: str) -> State | None:
     """The state saved under that key, or None; a damaged or foreign checkpoint is set aside with a warning."""
-    if not path.exists():
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    title, _, saved = content.partition(b"\n")
+    if title != _TITLE + hashlib.sha256(saved).hexdigest().encode():
+        set_aside(path, "is damaged, or of another version of highways")
         return None
     try:
-        document = torch.load(path, map_location="cpu", weights_only=True)
-        found, state = document["key"], document["state"]
-    except OSError:
-        raise
-    except Exception as error:  # a damaged file fails in many ways inside the unpickler
-        _set_aside(path, f"is damaged ({type(error).__name__})")
+        document = torch.load(io.BytesIO(saved), map_location="cpu", weights_only=True)
+        found, state = document["key"], dict(document["state"])
+    except Exception as error:  # what is no checkpoint fails in many ways inside the unpickler
+        set_aside(path, f"is no checkpoint ({type(error).__name__})")
         return None
     if found != key:
-        _set_aside(path, "belongs to another specification, code, kernel, device or version of torch")
+        what = "specification, code, kernel, number of threads, device, kind of processor or version of torch"
+        set_aside(path, f"belongs to another {what}")
         return None
-    return dict(state)
+    return state
 
 
-def _set_aside(path: Path, problem: str) -> None:
+def set_aside(path: Path, problem: str) -> None:
+    """Move a checkpoint that cannot be used out of the way, with a warning."""
     aside = path.with_name(path.name + ".unusable")
     path.replace(aside)
     print(f"warning: {path} {problem}; moved to {aside.name}, the run starts again", file=sys.stderr)

@@ -1,6 +1,8 @@
 """SIGTERM and SIGINT as an exception that never lands inside an update of the weights."""
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +16,30 @@ class Interrupted(BaseException):
     def __init__(self, signum: int) -> None:
         super().__init__(signal.Signals(signum).name)
         self.exit_code = 128 + signum
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Within this the signals end the process at once, with one line and the exit code that a shell expects.
+
+    For imports and other preparations, which leave nothing to save: an exception out of a signal may be lost in
+    what the interpreter does then, or end in its traceback.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {signum: signal.signal(signum, _end) for signum in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for signum, handler in previous.items():
+            signal.signal(signum, handler)
+
+
+def _end(signum: int, frame: FrameType | None) -> None:
+    line = f"highways: stopped by {signal.Signals(signum).name} before there was anything to save\n"
+    os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, line.encode())
+    os._exit(128 + signum)
 
 
 class Interruptible:

@@ -1,5 +1,6 @@
 """Where and how a run is computed. None of it is part of a spec; all of it is in the record."""
 
+import platform
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,12 +46,30 @@ class Machine:
             return torch.cuda.get_device_name(self.device)
         return _cpu_name() if self.device == "cpu" else self.device
 
+    def processor(self) -> str:
+        """The kind of processor, as far as it decides the last bits: its maker and its instruction sets.
+
+        torch, its libraries and the native kernel choose their code by them; on a card, its model.
+        """
+        if torch.device(self.device).type == "cuda":
+            return torch.cuda.get_device_name(self.device)
+        sets = [flag for flag in _cpu_says("flags", "Features").split() if _DECIDES.match(flag)]
+        maker = _cpu_says("vendor_id", "CPU implementer") or platform.machine()
+        return f"{maker} {torch.backends.cpu.get_cpu_capability()} ({' '.join(sorted(sets))})"
+
+
+_DECIDES = re.compile(r"avx|fma|amx|asimd|sve|neon")
+
 
 def _cpu_name() -> str:
-    capability = torch.backends.cpu.get_cpu_capability()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return f"{line.partition(':')[2].strip()} ({capability})"
-    return capability
+    capability, name = torch.backends.cpu.get_cpu_capability(), _cpu_says("model name")
+    return f"{name} ({capability})" if name else capability
+
+
+def _cpu_says(*keys: str) -> str:
+    """What Linux says of the processor under the first of these keys that it knows; "" where it says nothing."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(keys)), "")

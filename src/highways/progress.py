@@ -66,12 +66,10 @@ class Progress:
         else:
             print(line, file=sys.stderr, flush=True)
 
-    def close(self, remove: bool) -> None:
+    def close(self) -> None:
         """Stop reporting; the file stays behind for an interrupted run."""
         if self._bar is not None:
             self._bar.close()
-        if remove:
-            self.path.unlink(missing_ok=True)
 
     def _write(self, epoch: int, batch: int) -> None:
         self._beat = time.monotonic()

@@ -22,6 +22,7 @@ HARMLESS = frozenset(
     {
         "__init__",
         "checkpoint",
+        "claim",
         "errors",
         "fields",
         "files",
@@ -30,6 +31,8 @@ HARMLESS = frozenset(
         "progress",
         "provenance",
         "record",
+        "record_checks",
+        "resume",
         "specs/cost",
         "specs/registry",
     }

@@ -9,7 +9,9 @@ from typing import Any
 
 from highways.errors import UserError
 from highways.fields import SpecError
-from highways.files import write_text
+from highways.files import read_json, short, write_text
+from highways.provenance import training_code
+from highways.record_checks import contradiction
 from highways.spec import RunSpec
 
 VERSION = 2
@@ -32,38 +34,67 @@ def write(path: Path, record: dict[str, Any]) -> None:
     write_text(path, _NUMBERS.sub(lambda match: " ".join(match.group().split()), text) + "\n")
 
 
-def read(path: Path) -> dict[str, Any]:
-    """Read a record and check its schema and its spec; RecordError says what is wrong.
+def read(path: Path, *, whole: bool = True) -> dict[str, Any]:
+    """Read a record and check its schema, its spec and that its parts agree; RecordError says what is wrong.
 
+    Unless `whole`, it may be of other epochs than those of the spec, as that of weights kept on the way.
     A file that has not changed is read once per process, since a report asks for it many times: do not change
     what is returned.
     """
     try:
         now = path.stat()
-        return _read(path, now.st_dev, now.st_ino, now.st_mtime_ns, now.st_size)
+        return _read(path, whole, now.st_dev, now.st_ino, now.st_mtime_ns, now.st_size)
     except OSError as error:
         raise RecordError(f"{path}: cannot be read ({error.strerror})") from None
 
 
 @cache
-def _read(path: Path, *version: int) -> dict[str, Any]:
+def _read(path: Path, whole: bool, *version: int) -> dict[str, Any]:
     from highways.schema import first_problem  # training needs no jsonschema
 
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path)
     except ValueError as error:
-        raise RecordError(f"{path}: not valid JSON ({error}); {REMEDY}") from None
+        raise RecordError(f"{path}: not valid JSON ({short(str(error))}); {REMEDY}") from None
     problem = first_problem("record", document)
     if problem is None:
         try:
             spec = RunSpec.from_dict(document["spec"])
             if spec.hash != document["spec_hash"]:
                 problem = f"spec_hash: {document['spec_hash']} is not that of the spec ({spec.hash})"
+            else:
+                problem = contradiction(document, spec, whole)
         except SpecError as error:
             problem = f"spec.{error}"
     if problem is not None:
-        raise RecordError(f"{path}: {problem}; {REMEDY}")
+        raise RecordError(f"{path}: {short(problem)}; {REMEDY}")
     return dict(document)
+
+
+def refuse_to_replace(path: Path, spec: RunSpec, renew: bool = False) -> bool:
+    """Whether the record of this spec is there already; RecordError where anything else is. Needs no schema.
+
+    With `renew` the record of another spec, or one made by other code, may be replaced and counts as not there.
+    """
+    try:
+        document = read_json(path)
+        found = RunSpec.from_dict(document["spec"]).hash
+        if found != document["spec_hash"]:
+            raise ValueError(found)
+        code = document["provenance"]["training_code"]
+    except FileNotFoundError:
+        return False
+    except (ValueError, KeyError, TypeError):
+        remedy = "delete it, or give another name"
+        raise RecordError(f"--out: {path} is there, and is no record that can be read; {remedy}") from None
+    if renew and (found != spec.hash or code != training_code(spec.method)):
+        return False
+    if found != spec.hash:
+        raise RecordError(f"--out: {path} is the record of another run; delete it, or give another name")
+    try:
+        return bool(read(path))
+    except ModuleNotFoundError:  # training needs no jsonschema
+        return True
 
 
 def comparable(record: dict[str, Any]) -> dict[str, Any]:

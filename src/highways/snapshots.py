@@ -9,13 +9,14 @@ import numpy as np
 import torch
 
 from highways import record
+from highways.claim import checkpoint_path, only_one, tidy
 from highways.files import write_atomically
 from highways.interruption import Interruptible
 from highways.machine import Machine
 from highways.network import Parameters
 from highways.record import RecordError
 from highways.spec import RunSpec
-from highways.train import Training, checkpoint_path, complete
+from highways.train import Training, complete
 
 _RECORD = "training.json"
 
@@ -38,11 +39,12 @@ def keep(spec: RunSpec, folder: Path, epochs: Collection[int], machine: Machine)
     Raises Interrupted after saving a checkpoint on SIGTERM or SIGINT, and RecordError where the training diverges
     or a checkpoint has passed one of these epochs without keeping it.
     """
-    result = complete(_Kept(spec, folder / _RECORD, machine.prepared(spec.dtype), folder, epochs))
+    out = folder / _RECORD
+    with only_one(out):
+        tidy(out, ended=False)
+        result = complete(_Kept(spec, out, machine.prepared(spec.dtype), folder, epochs))
     if result["status"] != "ok":
-        raise RecordError(
-            f"{folder / _RECORD}: the training diverged in epoch {result['diverged_epoch']}; no weights kept"
-        )
+        raise RecordError(f"{out}: the training diverged in epoch {result['diverged_epoch']}; no weights kept")
     for epoch in epochs:
         _pending(folder, epoch).replace(snapshot_path(folder, epoch))
 
@@ -85,7 +87,7 @@ class _Kept(Training):
 
 def read_of(spec: RunSpec, folder: Path, epoch: int) -> Parameters:
     """The weights of that run after an epoch; RecordError where there are none, or those of another run."""
-    found = RunSpec.from_dict(record.read(folder / _RECORD)["spec"])
+    found = RunSpec.from_dict(record.read(folder / _RECORD, whole=False)["spec"])
     if found != spec:
         raise RecordError(f"{folder}: holds the weights of another run; make them with `highways snapshots`")
     return read(folder, epoch)

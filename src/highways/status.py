@@ -1,6 +1,5 @@
 """What has become of every run of a configuration. Imports no torch."""
 
-import json
 import os
 import socket
 import time
@@ -8,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from highways import record
+from highways.fields import SpecError
+from highways.files import read_json
 from highways.progress import HEARTBEAT_SECONDS, heartbeat_path
 from highways.results import Folder, Results, places
 from highways.runs import Run
+from highways.settings_file import SettingsError, chosen_settings
 from highways.spec import RunSpec
 
 STATES = ("done", "diverged", "reference", "running", "interrupted", "not run", "outdated", "broken")
@@ -38,7 +40,10 @@ def _own_state(run: Run, path: Path, selections: Path | None) -> tuple[str, str]
             document = record.read(path)
         except record.RecordError as error:
             return "broken", str(error)
-        keys = differences(document, run) + _unchosen(document, run, selections)
+        try:
+            keys = differences(document, run) + _unchosen(document, run, selections)
+        except SettingsError as error:
+            return "broken", str(error)
         if keys:
             return "outdated", f"made with another {', '.join(keys)}"
         if document["status"] == "diverged":
@@ -52,9 +57,13 @@ def _unchosen(document: dict[str, Any], run: Run, selections: Path | None) -> li
     if run.selection is None or selections is None:
         return []
     chosen = selections / f"{run.selection}.json"
-    settings = json.loads(chosen.read_text(encoding="utf-8"))["settings"] if chosen.exists() else {}
+    settings = chosen_settings(chosen) if chosen.exists() else {}
     spec = RunSpec.from_dict(document["spec"])
-    return [key for key, value in settings.items() if spec.setting(key) != value]
+    try:
+        asked = spec.changed(settings)
+    except SpecError as error:
+        raise SettingsError(f"{chosen}: {error}") from None
+    return [key for key in settings if spec.setting(key) != asked.setting(key)]
 
 
 def differences(document: dict[str, Any], run: Run) -> list[str]:
@@ -85,8 +94,8 @@ def selections_folder(runs: Folder) -> Path:
 
 def _unfinished(path: Path) -> tuple[str, str]:
     try:
-        beat = json.loads(path.read_text(encoding="utf-8"))
-        remark = f"epoch {beat['epoch']}/{beat['epochs']}, batch {beat['batch']}/{beat['batches']}"
+        beat = read_json(path)
+        remark = "epoch {epoch:d}/{epochs:d}, batch {batch:d}/{batches:d}".format(**beat)
         alive = _alive(beat["pid"]) if beat["host"] == socket.gethostname() else None
         silent = time.time() - beat["updated"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -98,8 +107,12 @@ def _unfinished(path: Path) -> tuple[str, str]:
 
 
 def _alive(pid: int) -> bool:
+    if pid < 1:  # to os.kill a group of processes
+        return False
     try:
         os.kill(pid, 0)
+    except OverflowError:
+        return False
     except ProcessLookupError:
         return False
     except PermissionError:

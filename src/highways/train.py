@@ -8,6 +8,7 @@ with the weights of that epoch.
 import datetime
 import math
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from highways import checkpoint, data, methods, optimisation, provenance, record
+from highways import checkpoint, data, methods, optimisation, provenance, record, resume
+from highways.claim import checkpoint_path, only_one, tidy
 from highways.diagnostics import per_layer
+from highways.divergence import CLASSES, has_diverged
 from highways.evaluation import correct_predictions, evaluate
+from highways.files import read_json, short
 from highways.interruption import Interrupted, Interruptible
 from highways.machine import Machine
 from highways.methods.base import Gradient, Rule
@@ -26,36 +30,47 @@ from highways.progress import Progress
 from highways.randomness import generator
 from highways.spec import RunSpec
 
-CLASSES = 10
 CHECKPOINT_SECONDS = 300.0
 
 
-def checkpoint_path(out: Path) -> Path:
-    return out.with_suffix(".checkpoint.pt")
-
-
-def train(spec: RunSpec, out: Path, machine: Machine) -> dict[str, Any]:
+def train(spec: RunSpec, out: Path, machine: Machine, renew: bool = False) -> dict[str, Any]:
     """Run a spec, resuming its checkpoint where there is one, and write its record to `out`.
 
-    Raises Interrupted after saving a checkpoint on SIGTERM or SIGINT, data.DataError for unusable data and
-    OSError where the folder of `out` cannot be written.
+    Where the record is there already, nothing is run. With `renew` the record of another spec, or one made by
+    other code, stays until the new one takes its place. Raises Interrupted after saving a checkpoint on SIGTERM or
+    SIGINT, data.DataError for unusable data, RecordError where something else is at `out`, InUseError where
+    another process trains it, and OSError where its folder cannot be written.
     """
-    return complete(Training(spec, out, machine.prepared(spec.dtype)))
+
+    def there() -> bool:
+        return record.refuse_to_replace(out, spec, renew)
+
+    with only_one(out):
+        if there():
+            tidy(out, ended=record.refuse_to_replace(out, spec, renew=True))  # else a renewal may go on
+            return dict(read_json(out))
+        tidy(out, ended=False)
+        return complete(Training(spec, out, machine.prepared(spec.dtype)), there)
 
 
-def complete(training: "Training") -> dict[str, Any]:
-    """Run a training to its end and write its record; raises Interrupted after saving a checkpoint."""
+def complete(training: "Training", there: Callable[[], bool] = lambda: False) -> dict[str, Any]:
+    """Run a training to its end and write its record; raises Interrupted after saving a checkpoint.
+
+    For who holds the claim on the record. Not every file system grants it to one alone, so `there` is asked at the
+    end whether the record is there by now; one that is there is kept.
+    """
     with Interruptible() as guard:
         try:
             training.run(guard)
         except Interrupted:
             training.save()
-            training.progress.close(remove=False)
+            training.progress.close()
             raise
         result = training.finish()
-        record.write(training.out, result)
-    checkpoint_path(training.out).unlink(missing_ok=True)
-    training.progress.close(remove=True)
+        if not there():
+            record.write(training.out, result)
+    training.progress.close()
+    tidy(training.out, ended=True)
     return result
 
 
@@ -94,7 +109,11 @@ class Training:
     # The loop
 
     def run(self, guard: Interruptible) -> None:
-        """Train to the last epoch, or to the one in which a loss or a gradient stops being finite."""
+        """Train to the last epoch, or to the one in which it diverges.
+
+        It does where a loss or a gradient stops being finite, or a mean loss over an epoch is beyond all reason
+        (divergence.py).
+        """
         self.progress.start(self.epoch, self.batch)
         if not self.diagnostics:
             self._diagnose(0)
@@ -140,18 +159,18 @@ class Training:
     def _end_epoch(self) -> None:
         images = min(self.batch * self.spec.batch_size, len(self.train.labels))
         validation_loss, validation_accuracy = evaluate(self.parameters, self.validation, self.architecture)
-        finite = self.diverged_epoch is None and math.isfinite(validation_loss)
+        good = self.diverged_epoch is None and not has_diverged(self.loss_sum / images, validation_loss)
         row = {
             "epoch": self.epoch,
-            "train_loss": self.loss_sum / images if finite else None,
-            "train_accuracy": self.correct / images if finite else None,
-            "validation_loss": validation_loss if finite else None,
-            "validation_accuracy": validation_accuracy if finite else None,
+            "train_loss": self.loss_sum / images if good else None,
+            "train_accuracy": self.correct / images if good else None,
+            "validation_loss": validation_loss if good else None,
+            "validation_accuracy": validation_accuracy if good else None,
         }
         self.epochs.append(row)
         self.progress.epoch(row)
         self._diagnose(self.epoch)
-        if not finite:
+        if not good:
             self.diverged_epoch = self.epoch
         elif validation_accuracy > self.best_accuracy:
             self.best_epoch, self.best_accuracy = self.epoch, validation_accuracy
@@ -199,6 +218,7 @@ class Training:
                 **provenance.describe(self.spec.method),
                 "torch": torch.__version__,
                 "device": self.machine.device_name(),
+                "processor": self.machine.processor(),
                 "threads": self.machine.threads,
                 "kernel": self.machine.kernel if uses_kernel else None,
                 "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -215,23 +235,34 @@ class Training:
     # The checkpoint
 
     def _key(self) -> str:
-        code = provenance.training_code(self.spec.method)
-        return f"{self.spec.hash}/{code}/{self.machine.kernel}/{self.device.type}/torch {torch.__version__}"
+        """All that decides the numbers of a run: a part of a run with others would make a record of neither."""
+        code, machine = provenance.training_code(self.spec.method), self.machine
+        how = f"{machine.kernel}/{machine.threads} threads/{self.device.type}/{machine.processor()}"
+        return f"{self.spec.hash}/{code}/{how}/torch {torch.__version__}"
 
     def save(self) -> None:
         """Write a checkpoint from which `_restore` continues exactly."""
         self._count_time()
         self._saved = time.monotonic()
-        state = {name: getattr(self, name) for name in _PLAIN_STATE}
-        state["parameters"] = self.parameters.named()
-        state["best"] = self.best.named()
-        state["optimizer"] = self.optimizer.state_dict()
-        state["learned"] = self.rule.learned.state() if self.rule.learned else None
-        checkpoint.save(checkpoint_path(self.out), self._key(), state)
+        checkpoint.save(checkpoint_path(self.out), self._key(), self._state())
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            **{name: getattr(self, name) for name in _PLAIN_STATE},
+            "parameters": self.parameters.named(),
+            "best": self.best.named(),
+            "optimizer": self.optimizer.state_dict(),
+            "learned": self.rule.learned.state() if self.rule.learned else None,
+        }
 
     def _restore(self) -> None:
-        state = checkpoint.load(checkpoint_path(self.out), self._key())
+        path = checkpoint_path(self.out)
+        state = checkpoint.load(path, self._key())
         if state is None:
+            return
+        problem = resume.unfit(state, self._state(), self.spec)
+        if problem is not None:
+            checkpoint.set_aside(path, f"does not fit its run ({short(problem)})")
             return
         for name in _PLAIN_STATE:
             setattr(self, name, state[name])

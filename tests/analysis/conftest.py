@@ -132,7 +132,10 @@ Record = Callable[..., Path]
 
 @pytest.fixture
 def record(folder: Path) -> Record:
-    """Write the record of a run: record(run, test=0.9, validation=0.91, lr=..., diverged=epoch, change=...)."""
+    """Write the record of a run: record(run, test=0.9, validation=0.91, lr=..., diverged=epoch, change=...).
+
+    `curve` holds the accuracies on validation, epoch by epoch; the last one goes on to the end of the run.
+    """
 
     def write(
         run: Run,
@@ -149,7 +152,7 @@ def record(folder: Path) -> Record:
             spec["learning"]["lr"] = lr
         if change is not None:
             change(spec)
-        document = _document(spec, test, validation, diverged, [validation] if curve is None else curve)
+        document = _document(spec, test, diverged, [validation] if curve is None else curve)
         path = folder / f"{run.path}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(document), encoding="utf-8")
@@ -161,14 +164,24 @@ def record(folder: Path) -> Record:
 def _document(
     spec: dict[str, Any],
     test: float | None,
-    validation: float | None,
     diverged: int | None,
     curve: list[float | None],
 ) -> dict[str, Any]:
     from highways.record import VERSION
     from highways.spec import RunSpec
 
-    layers = {"rms_state": [1.0], "rms_error": [0.1], "weight_gradient_norm": [0.1], "backprop_cosine": [None]}
+    depth = spec["network"]["depth"]
+    layers = {
+        "rms_state": [1.0] * (depth - 1),
+        "rms_error": [0.1] * depth,
+        "weight_gradient_norm": [0.1] * depth,
+        "backprop_cosine": [None] * depth,
+    }
+    epochs = spec["epochs"] if diverged is None else diverged
+    curve = [*curve, *[curve[-1]] * (epochs - len(curve))]
+    if diverged is not None:
+        curve[diverged - 1] = None
+    validation = max((value for value in curve if value is not None), default=None)
     return {
         "version": VERSION,
         "spec": spec,
@@ -179,14 +192,14 @@ def _document(
         "epochs": [
             {
                 "epoch": epoch,
-                "train_loss": 0.5,
-                "train_accuracy": 0.8,
-                "validation_loss": 0.5,
+                "train_loss": None if value is None else 0.5,
+                "train_accuracy": None if value is None else 0.8,
+                "validation_loss": None if value is None else 0.5,
                 "validation_accuracy": value,
             }
             for epoch, value in enumerate(curve, 1)
         ],
-        "best_epoch": None if validation is None else 1,
+        "best_epoch": None if validation is None else curve.index(validation) + 1,
         "validation_accuracy": validation,
         "test_accuracy": test,
         "diagnostics": [{"epoch": epoch, **layers} for epoch in range(len(curve) + 1)],

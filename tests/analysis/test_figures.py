@@ -143,10 +143,12 @@ def test_training_curves_are_those_of_the_records_and_of_the_chosen_rate(config,
     record(find("L004/backprop/lr0.001"), 0.10, 0.9, curve=[0.9])
     record(find("L008/hep", "alpha1.8_k1", "seed2"), curve=[0.7])
     figure = FIGURES["training"](config, folder)
-    assert points(artist(figure, "seed:pc:0")) == pytest.approx(np.array([(1, 20), (2, 40), (3, 60)]))
+    assert points(artist(figure, "seed:pc:0")) == pytest.approx(
+        np.array([(1, 20), (2, 40), *((epoch, 60) for epoch in range(3, 13))])
+    )
     assert points(artist(figure, "mean:pc")) == pytest.approx(np.array([(1, 30), (2, 50)]))
-    assert points(artist(figure, "seed:backprop:0")) == [(1, 90)]
-    assert points(artist(figure, "seed:hep:2", panel=1)) == [(1, 70)]
+    assert points(artist(figure, "seed:backprop:0")) == [(epoch, 90) for epoch in range(1, 13)]
+    assert points(artist(figure, "seed:hep:2", panel=1)) == [(epoch, 70) for epoch in range(1, 13)]
     assert "MNIST\nL = 8" in figure.axes[1].get_title()
 
 
@@ -223,12 +225,12 @@ def test_gradients_are_drawn_before_and_after_training_per_matrix(config, folder
         path = record(find("L008/hep", "alpha1.8_k1/", f"/seed{seed}/"), curve=[0.9, 0.9])
         document = json.loads(path.read_text(encoding="utf-8"))
         for moment in document["diagnostics"]:
-            moment["backprop_cosine"] = [value + 0.1 * moment["epoch"], None]
+            moment["backprop_cosine"] = [value + 0.05 * moment["epoch"], *[None] * 7]
         path.write_text(json.dumps(document), encoding="utf-8")
     figure = FIGURES["gradients"](config, folder)
     assert points(artist(figure, "mean:hep"))[0] == pytest.approx((0, 0.3))
-    assert points(artist(figure, "mean:hep", panel=1))[0] == pytest.approx((0, 0.5))
-    assert points(artist(figure, "seed:hep:1", panel=1))[0] == pytest.approx((0, 0.6))
+    assert points(artist(figure, "mean:hep", panel=1))[0] == pytest.approx((0, 0.9))
+    assert points(artist(figure, "seed:hep:1", panel=1))[0] == pytest.approx((0, 1.0))
     assert not [line for line in figure.axes[0].lines if str(line.get_gid()).endswith(":pc")]
     assert "before training" in figure.axes[0].get_title()
 
@@ -248,13 +250,13 @@ def test_scales_are_drawn_per_reading_and_layer_over_the_epochs(config, folder, 
     path = record(find("conventions/last/post", "/hep/", "/seed0/"), 0.93, curve=[0.8, 0.9])
     document = json.loads(path.read_text(encoding="utf-8"))
     for moment in document["diagnostics"]:
-        moment["rms_state"] = [1.0, 0.5 / (1 + moment["epoch"])]
+        moment["rms_state"] = [1.0, 0.5 / (1 + moment["epoch"]), *[1.0] * 5]
     path.write_text(json.dumps(document), encoding="utf-8")
     figure = FIGURES["scales"](config, folder)
     default, other = figure.axes[:2]
     assert not default.lines
     assert points(artist(figure, "layer:2", panel=1)) == pytest.approx(
-        np.array([(0, 0.5), (1, 0.25), (2, 0.5 / 3)])
+        np.array([(epoch, 0.5 / (1 + epoch)) for epoch in range(13)])
     )
     assert other.get_title() == "post\nS all, σ_v 0.01\nL = 8: 93.0 %"
     assert other.get_yscale() == "log"

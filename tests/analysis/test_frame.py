@@ -37,7 +37,7 @@ def test_a_record_becomes_a_row(config, folder, record, find):
         "test_accuracy": 0.95,
         "validation_accuracy": 0.96,
         "best_epoch": 1,
-        "epochs": 2,
+        "epochs": 12,
         "n_train": 50000,
         "n_validation": 10000,
         "n_test": 10000,
@@ -115,14 +115,14 @@ def test_curves_have_one_row_per_epoch_of_the_runs_that_ran(config, folder, reco
 def test_layers_have_one_row_per_value_and_what_only_some_rules_have(config, folder, record, find):
     path = record(find("L004/pc", "seed0"), curve=[0.2])
     document = json.loads(path.read_text(encoding="utf-8"))
-    document["diagnostics"][1]["first_cosine"] = [-0.5, None]
+    document["diagnostics"][1]["first_cosine"] = [-0.5, None, None, None]
     path.write_text(json.dumps(document), encoding="utf-8")
     frame = layers(all_runs(config), folder)
-    assert list(frame["epoch"].value_counts().sort_index()) == [4, 6]
+    assert list(frame["epoch"].value_counts().sort_index()) == [15, 19, *[15] * 11]
     found = frame[frame["quantity"] == "first_cosine"]
-    assert list(found["layer"]) == [0, 1]
+    assert list(found["layer"]) == [0, 1, 2, 3]
     assert found["value"].tolist()[0] == -0.5
-    assert set(frame[frame["quantity"] == "rms_state"]["layer"]) == {1}
+    assert set(frame[frame["quantity"] == "rms_state"]["layer"]) == {1, 2, 3}
 
 
 def test_a_record_that_changes_is_read_again(config, folder, record, find):

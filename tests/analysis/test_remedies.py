@@ -174,8 +174,8 @@ def test_a_place_that_is_not_planned_is_not_one_that_was_not_run(config, folder)
 
 
 def test_core_seconds_are_those_of_the_record_over_its_epochs(config, folder, record, find):
-    for seed, (seconds, epochs) in enumerate([(1.4, 1), (5.6, 2)]):
-        path = record(find("L008/hep", "alpha1.8_k1", f"/seed{seed}/"), curve=[0.5] * epochs)
+    for seed, seconds in enumerate([16.8, 33.6]):  # for 12 epochs
+        path = record(find("L008/hep", "alpha1.8_k1", f"/seed{seed}/"))
         edit(path, timing={"cpu_seconds": seconds})
     table = TABLES["remedies"](config, folder)
     assert row(table, "HEP")["Core-s per epoch, L=8"] == "2.1"  # the mean of 1.4 and 2.8
@@ -184,7 +184,7 @@ def test_core_seconds_are_those_of_the_record_over_its_epochs(config, folder, re
 
 
 def test_the_time_of_a_record_that_is_not_used_does_not_count(config, folder, record, find, tuned):
-    record(find(*LRA, "selected/seed0/"), 0.90, change=settings(1e-3, 0.3))
+    edit(record(find(*LRA, "selected/seed0/"), 0.90, change=settings(1e-3, 0.3)), timing={"cpu_seconds": 16.8})
     edit(record(find(*LRA, "selected/seed1/"), change=settings(1e-3, 0.1)), timing={"cpu_seconds": 900.0})
     assert row(TABLES["remedies"](config, folder), "LRA-E†")["Core-s per epoch, L=4"] == "1.4"
 
@@ -319,14 +319,14 @@ def cosines(path, **quantities):
 def test_cosines_are_drawn_before_and_after_training(config, folder, record, find):
     for seed, start in enumerate([0.1, 0.3]):
         path = record(find("L008/hep", "alpha1.8_k1", f"/seed{seed}/"), 0.9, curve=[0.5, 0.6])
-        cosines(path, backprop_cosine=lambda epoch, start=start: [start + 0.2 * epoch, None, -1.0])
+        cosines(path, backprop_cosine=lambda epoch, start=start: [start + 0.05 * epoch, None, -1.0, *[None] * 5])
     figure = FIGURES["remedy_gradients"](config, folder)
     assert titles(figure) == ["HEP: 90.0"]
     before, after = (line(figure, f"backprop_cosine:{moment}") for moment in ("before", "after"))
     assert (before.get_linestyle(), after.get_linestyle()) == ("--", "-")
-    assert list(before.get_xdata()) == [0, 1, 2]
-    assert np.asarray(before.get_ydata()) == pytest.approx([0.2, np.nan, -1], nan_ok=True)
-    assert np.asarray(after.get_ydata()) == pytest.approx([0.6, np.nan, -1], nan_ok=True)
+    assert list(before.get_xdata()) == list(range(8))
+    assert np.asarray(before.get_ydata()) == pytest.approx([0.2, np.nan, -1, *[np.nan] * 5], nan_ok=True)
+    assert np.asarray(after.get_ydata()) == pytest.approx([0.8, np.nan, -1, *[np.nan] * 5], nan_ok=True)
     low, high = figure.axes[0].get_ylim()
     assert low < -1 < 1 < high
     assert set(line(figure, "zero").get_ydata()) == {0}
@@ -340,15 +340,15 @@ def test_a_first_phase_has_lines_of_its_own(config, folder, record):
         first = -0.9 if run.selection else 0.5  # the run of the tuning is not drawn
         cosines(
             record(run, 0.8, lr=1e-3),
-            backprop_cosine=lambda epoch: [0.0],
-            first_backprop_cosine=lambda epoch: [0.3 + epoch / 10],
-            first_cosine=lambda epoch, first=first: [first],
+            backprop_cosine=lambda epoch: [0.0] * 8,
+            first_backprop_cosine=lambda epoch: [0.3 + epoch / 20] * 8,
+            first_cosine=lambda epoch, first=first: [first] * 8,
         )
     figure = FIGURES["remedy_gradients"](config, folder)
     assert titles(figure) == ["DKP-PC†: 80.0"]
-    assert list(line(figure, "first_backprop_cosine:before").get_ydata()) == pytest.approx([0.3])
-    assert list(line(figure, "first_backprop_cosine:after").get_ydata()) == pytest.approx([0.4])
-    assert list(line(figure, "first_cosine:after").get_ydata()) == pytest.approx([-0.9])
+    assert list(line(figure, "first_backprop_cosine:before").get_ydata()) == pytest.approx([0.3] * 8)
+    assert list(line(figure, "first_backprop_cosine:after").get_ydata()) == pytest.approx([0.9] * 8)
+    assert list(line(figure, "first_cosine:after").get_ydata()) == pytest.approx([-0.9] * 8)
 
 
 def test_the_cosines_are_those_of_the_deepest_place_where_most_rules_have_run(config, folder, record):

@@ -17,6 +17,7 @@ from highways.cli.shared import (
     stopped,
 )
 from highways.fields import SpecError
+from highways.interruption import Interrupted, ended_by_signals
 from highways.methods import METHODS
 from highways.propagation.plan import untrained
 from highways.propagation.spec import NETWORKS, Propagation
@@ -96,11 +97,12 @@ def _propagate(options: argparse.Namespace) -> int:
     if (spec.trained is None) != (options.weights is None):
         needs = "needs" if options.weights is None else "has no use for"
         raise SpecError(f"--weights: a relaxation {'after' if spec.trained else 'before'} training {needs} them")
-    import torch
+    with ended_by_signals():
+        import torch
 
-    from highways import data, snapshots
-    from highways.propagation import trace
-    from highways.propagation.relaxation import in_precision, propagate
+        from highways import data, snapshots
+        from highways.propagation import trace
+        from highways.propagation.relaxation import in_precision, propagate
 
     torch.set_num_threads(1)
     part = data.load(spec.run.dataset, options.data_dir).train
@@ -142,15 +144,16 @@ def _wanted(options: argparse.Namespace) -> Propagation:
 
 
 def _snapshots(options: argparse.Namespace) -> int:
-    from highways.interruption import Interrupted
-    from highways.machine import Machine
-    from highways.snapshots import keep
-
     spec = read_spec(options.spec)
     if min(options.epochs) < 0:
         raise SpecError(f"--epochs: {min(options.epochs)} is out of range; it takes whole numbers from 0")
-    try:
-        keep(spec, options.out, options.epochs, Machine(options.data_dir, options.device, quiet=options.quiet))
-    except Interrupted as stop:
-        return stopped(stop)
+    with ended_by_signals():  # until the training can be interrupted
+        from highways.machine import Machine
+        from highways.snapshots import keep
+
+        machine = Machine(options.data_dir, options.device, quiet=options.quiet)
+        try:
+            keep(spec, options.out, options.epochs, machine)
+        except Interrupted as stop:
+            return stopped(stop)
     return 0

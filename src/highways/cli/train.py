@@ -1,19 +1,19 @@
 """`highways train`."""
 
 import argparse
-import json
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from highways.claim import InUseError, only_one, tidy
 from highways.cli.keys import HelpKeys, closest, keys_of
 from highways.cli.shared import (
     add_config,
     add_data_dir,
     add_device,
     command,
-    parse_json,
     read_config,
     read_spec,
     refuse_idle,
@@ -21,9 +21,11 @@ from highways.cli.shared import (
 )
 from highways.fields import SpecError
 from highways.files import short, strict_json
+from highways.interruption import Interrupted, ended_by_signals
 from highways.methods import METHODS
-from highways.provenance import training_code
+from highways.record import refuse_to_replace
 from highways.runs import cell_spec, idle
+from highways.settings_file import chosen_settings
 from highways.spec import DATASETS, RunSpec
 
 
@@ -91,7 +93,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_how(parser: argparse.ArgumentParser) -> Any:
-    how = parser.add_argument_group("how to run it (the numbers do not depend on it, but for rounding)")
+    how = parser.add_argument_group("how to run it (the numbers depend on it by rounding alone)")
     add_data_dir(how)
     add_device(how)
     how.add_argument("--threads", type=int, default=1, help="default: %(default)s, the fastest for many runs")
@@ -100,8 +102,9 @@ def _add_how(parser: argparse.ArgumentParser) -> Any:
 
 
 def _profile(options: argparse.Namespace) -> int:
-    from highways.machine import Machine
-    from highways.profile import profile
+    with ended_by_signals():
+        from highways.machine import Machine
+        from highways.profile import profile
 
     machine = Machine(options.data_dir, options.device, options.threads, options.kernel)
     parts = profile(_wanted(options)[1], machine)
@@ -118,39 +121,26 @@ def _train(options: argparse.Namespace) -> int:
     if out.suffix != ".json" or out.is_dir():
         raise SpecError(f"--out: {out} is not the name of a record; it takes a file that ends in .json")
 
-    if out.exists():
-        there, code = _made_of(out)
-        if there == spec.hash and (not options.renew or code == training_code(spec.method)):
-            print(f"{out} is there already; delete it to run it again", file=sys.stderr)
-            return 0
-        if there is not None and not options.renew:
-            raise SpecError(f"--out: {out} is the record of another run; delete it, or give another name")
-    from highways.interruption import Interrupted
-    from highways.machine import Machine
-    from highways.train import train
+    if refuse_to_replace(out, spec, options.renew):
+        with suppress(InUseError), only_one(out):
+            # Of a run that was killed after writing its record; one that was to renew it may go on.
+            tidy(out, ended=refuse_to_replace(out, spec, renew=True))
+        print(f"{out} is there already; delete it to run it again", file=sys.stderr)
+        return 0
+    with ended_by_signals():  # until the training can be interrupted
+        from highways.machine import Machine
+        from highways.train import train
 
-    machine = Machine(options.data_dir, options.device, options.threads, options.kernel, options.quiet)
-    try:
-        result = train(spec, out, machine)
-    except Interrupted as stop:
-        return stopped(stop)
+        machine = Machine(options.data_dir, options.device, options.threads, options.kernel, options.quiet)
+        try:
+            result = train(spec, out, machine, options.renew)
+        except Interrupted as stop:
+            return stopped(stop)
     if not options.quiet:
         accuracy = "none" if result["test_accuracy"] is None else f"{result['test_accuracy']:.2%}"
         ending = "" if result["status"] == "ok" else f", diverged in epoch {result['diverged_epoch']}"
         print(f"{out}: test accuracy {accuracy} at epoch {result['best_epoch']}{ending}", file=sys.stderr)
     return 0
-
-
-def _made_of(path: Path) -> tuple[str | None, str | None]:
-    """The hash of a record's spec, and the fingerprint of the code that made it.
-
-    None where the file is no record, and may be replaced. Needs no schema: torch and numpy do.
-    """
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        return str(document["spec_hash"]), str(document["provenance"]["training_code"])
-    except (ValueError, KeyError, TypeError):
-        return None, None
 
 
 def _wanted(options: argparse.Namespace) -> tuple[RunSpec, RunSpec]:
@@ -159,10 +149,7 @@ def _wanted(options: argparse.Namespace) -> tuple[RunSpec, RunSpec]:
         raise SpecError(f"--threads: {options.threads} is out of range; it takes a whole number from 1 to 1024")
     spec = _spec(options)
     if options.selection is not None:
-        chosen = parse_json(options.selection.read_text(encoding="utf-8"), str(options.selection))
-        if not isinstance(chosen, dict) or not isinstance(chosen.get("settings"), dict):
-            raise SpecError(f"{options.selection}: holds no settings; make it with `highways select`")
-        spec = spec.changed(chosen["settings"])
+        spec = spec.changed(chosen_settings(options.selection))
     return spec, _changed(spec, options.set)
 
 
