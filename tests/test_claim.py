@@ -34,7 +34,7 @@ def out(tmp_path) -> Path:
 @pytest.fixture
 def holder(out):
     """Another process that holds the claim."""
-    with subprocess.Popen([sys.executable, "-c", HOLD, str(out)], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(out)], stdout=subprocess.PIPE, encoding="utf-8") as process:
         assert process.stdout.readline() == "held\n"
         yield process
         process.kill()
@@ -174,7 +174,7 @@ def test_what_killed_writers_left_is_removed(tiny, out):
 def test_a_run_that_is_killed_leaves_what_it_resumes_from_and_no_more(tiny, out):
     spec = tiny("hep", network=Network(6, width=32), inference=Inference("adam", 0.005, 400), epochs=4)
     run = [sys.executable, "-m", "highways", "train", "--spec", spec.to_json(), "--out", str(out)]
-    with subprocess.Popen(run, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(run, stderr=subprocess.PIPE, encoding="utf-8") as process:
         process.stderr.readline()
         while not checkpoint_path(out).exists():
             time.sleep(0.05)

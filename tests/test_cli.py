@@ -159,7 +159,7 @@ def test_set_changes_the_spec(tiny, tmp_path):
 def test_numbers_on_the_command_line_are_numbers(tiny, tmp_path, monkeypatch, text, value):
     trained = []
 
-    def train(spec, out, machine):
+    def train(spec, out, machine, renew):
         trained.append(spec)
         return {"test_accuracy": 0.5, "best_epoch": 1, "status": "ok"}
 

@@ -14,7 +14,7 @@ from highways.machine import Machine
 from highways.record import RecordError
 
 QUIET = Machine(quiet=True)
-RUNS = Path(__file__).parents[1] / "results" / "runs"
+RUNS = Path(__file__).parents[1] / "results" / "reference" / "runs"
 
 
 @pytest.fixture(scope="module")

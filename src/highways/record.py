@@ -93,7 +93,7 @@ def refuse_to_replace(path: Path, spec: RunSpec, renew: bool = False) -> bool:
         raise RecordError(f"--out: {path} is the record of another run; delete it, or give another name")
     try:
         return bool(read(path))
-    except ModuleNotFoundError:  # training needs no jsonschema
+    except ImportError:  # training needs no jsonschema
         return True
 
 
