@@ -34,7 +34,9 @@ def out(tmp_path) -> Path:
 @pytest.fixture
 def holder(out):
     """Another process that holds the claim."""
-    with subprocess.Popen([sys.executable, "-c", HOLD, str(out)], stdout=subprocess.PIPE, encoding="utf-8") as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(out)], stdout=subprocess.PIPE, encoding="utf-8"
+    ) as process:
         assert process.stdout.readline() == "held\n"
         yield process
         process.kill()
