@@ -384,7 +384,7 @@ def test_markdown_shows_cells_and_notes(hostile, tmp_path):
 
 
 def test_a_table_that_does_not_exist_is_refused_with_the_names(config, folder, tmp_path):
-    with pytest.raises(SpecError, match="depth, density, optimizer, settings, conventions, readings, controls, rates, remedies"):
+    with pytest.raises(SpecError, match=r"settings, conventions, .*controls, .*remedies"):
         commands.table("nope", config, commands.Sources(folder, folder), tmp_path)
 
 
