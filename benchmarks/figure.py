@@ -9,6 +9,7 @@ NAMES = {
     "hot": ("ceiling: one layer's products", "#999999"),
     "streaming": ("ceiling: the network's products", "#cccccc"),
     "native": ("native", "#0072b2"),
+    "mixed": ("mixed (bf16 products)", "#009e73"),
     "pcx": ("PCX 0.6.3", "#e69f00"),
     "fabricpc": ("FabricPC 0.6.0 (Euler, no RMSNorm)", "#f0e442"),
     "batched": ("batched (torch)", "#56b4e9"),

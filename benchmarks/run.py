@@ -19,6 +19,8 @@ import torch
 
 from contenders import Size, estep, hot, streaming
 from highways.files import write_atomically, write_text
+from highways.inference import native
+from highways.inference.build import BuildError
 from highways.machine import Machine
 from highways.provenance import git_state
 from measure import in_turn, median, peer, worker
@@ -32,6 +34,8 @@ def kernels(depth: int, steps: int, plan: dict[str, Any]) -> dict[str, Any]:
     """Seconds of one E-step by contender, and what they come to."""
     size = Size(depth, steps)
     fast = {"native": estep(size, "native"), "streaming": streaming(size), "hot": hot(size)}
+    if plan["mixed"] is None:
+        fast["mixed"] = estep(size, "mixed")
     slow = {"batched": estep(size, "batched"), "reference": estep(size, "reference")}
     seconds = in_turn(fast, plan["repeats"]) | in_turn(slow, plan["slow_repeats"])
     medians = {name: median(values) for name, values in seconds.items()}
@@ -44,7 +48,17 @@ def kernels(depth: int, steps: int, plan: dict[str, Any]) -> dict[str, Any]:
         "native_of_streaming": medians["streaming"] / medians["native"],
         "native_of_hot": medians["hot"] / medians["native"],
         "native_against_reference": medians["reference"] / medians["native"],
+        "mixed_against_native": plan["mixed"] or medians["native"] / medians["mixed"],
     }
+
+
+def why_not_mixed() -> str | None:
+    """Why this machine has no kernel `mixed`; None where it has."""
+    try:
+        native.load("mixed")
+    except BuildError as error:
+        return str(error)
+    return None
 
 
 def against(python: Path, script: str, depth: int, steps: int, plan: dict[str, Any]) -> dict[str, Any]:
@@ -107,7 +121,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent, metavar="FOLDER")
     options = parser.parse_args()
-    plan = QUICK if options.quick else FULL
+    plan = {**(QUICK if options.quick else FULL), "mixed": why_not_mixed()}
     machine = Machine().prepared("float32")
     depths: dict[int, int] = plan["depths"]
     print("kernels and ceilings", flush=True)

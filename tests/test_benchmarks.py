@@ -18,6 +18,11 @@ def test_the_suite_runs_and_adds_up(root, tmp_path):
         assert row["median_seconds"]["native"] == pytest.approx(median)
         operations = 4 * row["steps"] * (row["depth"] - 2) * 128**3
         assert row["gflops"]["native"] == pytest.approx(operations / median / 1e9)
+        if "mixed" in row["seconds"]:
+            a, b = (sum(row["seconds"][name]) / 2 for name in ("native", "mixed"))
+            assert row["mixed_against_native"] == pytest.approx(a / b)
+        else:
+            assert "AVX512-BF16" in row["mixed_against_native"]
     assert {row["depth"] for row in results["beginnings"]} == {4, 8}
     assert results["denormals"]["smallest_rms"] > 0
     assert results["pcx"] is None

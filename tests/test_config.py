@@ -9,7 +9,7 @@ import yaml
 from highways import config as configuration
 from highways import runs
 from highways.fields import SpecError
-from highways.runs import cell_spec, sweep_runs
+from highways.runs import cell_spec, kernel, sweep_runs
 from mappings import changed
 
 
@@ -36,6 +36,18 @@ def test_the_settings_of_a_cell_are_those_of_its_depth(paper):
     shallow = cell_spec(paper, "fashion_mnist", 4, "pc", 0)
     assert (shallow.inference.optimizer, shallow.inference.step_size) == ("euler", 0.5)
     assert shallow.highway is None
+
+
+def test_a_kernel_is_asked_for_by_depth_and_changes_no_spec(paper):
+    assert "kernel" not in paper["settings"][0]
+    before = cell_spec(paper, "mnist", 64, "hep", 2)
+    rows = [{**row, "kernel": "mixed"} if row["depth"] == 64 else row for row in paper["settings"]]
+    config = configuration.validate(changed(paper, settings=rows))
+    assert cell_spec(config, "mnist", 64, "hep", 2) == before
+    assert [kernel(config, cell_spec(config, "mnist", depth, "hep", 0)) for depth in (32, 64)] == ["auto", "mixed"]
+    rows = [{**row, "kernel": "fast"} for row in paper["settings"]]
+    with pytest.raises(SpecError, match=r"settings.*fast"):
+        configuration.validate(changed(paper, settings=rows))
 
 
 def test_backprop_at_depth_128_has_its_own_initialisation_and_schedule(paper):

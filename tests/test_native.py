@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -50,19 +51,20 @@ class Problem:
         self.y = torch.eye(classes)[labels]
         self.schedule: Schedule | None = None
         self.highways = None
+        self.kernel: ModuleType = native
         if spec.highway is not None:
             shape = (len(spec.endpoints), classes, spec.network.width)
             feedback = 0.05 * torch.randn(shape, generator=stream)
             self.highways = Highways(feedback, spec.endpoints[0], spec.highway.every)
 
     def start(self) -> Tensor:
-        return native.initial_states(self.parameters, self.x, self.architecture)
+        return self.kernel.initial_states(self.parameters, self.x, self.architecture)
 
     def relax(
         self, inference: Inference, scale: float = SCALE, start: Tensor | None = None
     ) -> tuple[Tensor, Errors]:
         """From the sweep, where what no signal has reached is left out; from `start` everything is computed."""
-        z, _, errors = native.relax(self.step(inference, scale, start))[1]
+        z, _, errors = self.kernel.relax(self.step(inference, scale, start))[1]
         return z, errors
 
     def step(self, inference: Inference, scale: float = SCALE, start: Tensor | None = None) -> EStep:
@@ -544,21 +546,22 @@ def test_a_machine_without_a_compiler_takes_the_library_that_another_has_built(c
     ("name", "other"),
     [
         ("SOURCE", "// edited"),
-        ("FLAGS", (*build.FLAGS, "-O2")),
+        ("FLAGS", {"native": (*build.FLAGS["native"], "-O2")}),
         ("_processor", lambda: "another processor"),
     ],
 )
 def test_the_name_of_a_library_depends_on_source_flags_and_processor(monkeypatch, tmp_path, name, other):
-    before = build._key()
+    before = build._key("native")
+    assert build._key("mixed") != before
     if name == "SOURCE":
         edited = tmp_path / "estep.cpp"
         edited.write_text(build.SOURCE.read_text(encoding="utf-8") + other, encoding="utf-8")
         other = edited
     monkeypatch.setattr(build, name, other)
-    assert build._key() != before
+    assert build._key("native") != before
     monkeypatch.undo()
     monkeypatch.setenv("CXX", "another-compiler")
-    assert build._key() == before
+    assert build._key("native") == before
 
 
 def damage(cache, how: str) -> str:
@@ -581,7 +584,7 @@ def test_a_damaged_library_is_built_again_and_never_loaded(cache, monkeypatch, c
     kernel, said = chosen(capsys)
     assert kernel == "native"
     assert len(said.splitlines()) == 1
-    assert "estep-" in said
+    assert "native-" in said
     assert "is damaged (its checksum differs); building it again" in said
     assert build.library().read_bytes() == intact
     damage(cache, how)

@@ -219,3 +219,25 @@ def test_results_do_not_go_into_the_reference(results):
 def test_signs_that_snakemake_reads_in_a_path_are_refused(paper):
     with pytest.raises(UserError, match=r"pathvars\.results"):
         configuration.validate({**paper, "pathvars": {"results": "a{b}"}})
+
+
+def test_a_training_is_told_of_the_kernel_of_its_depth_where_it_relaxes_with_one(paper):
+    rows = [{**row, "kernel": "mixed"} if row["depth"] == 8 else row for row in paper["settings"]]
+    flow = Workflow({**paper, "settings": rows}, Reference(Path()))
+    told = {
+        (run.spec.network.depth, run.spec.method): flow.kernel(run)
+        for run in flow.runs.values()
+        if run.path.startswith("paper/mnist/")
+    }
+    assert told[8, "hep"] == told[8, "pc"] == ["--kernel", "mixed"]
+    assert told[8, "backprop"] == told[16, "hep"] == []
+
+
+def test_a_record_of_another_kernel_than_asked_for_is_renewed(tiny, tmp_path, capsys):
+    out = tmp_path / "r.json"
+    arguments = ["train", "--out", str(out), "--quiet", "--renew", "--spec", tiny("pc", epochs=1).to_json()]
+    assert main([*arguments, "--kernel", "batched"]) == 0
+    assert main(arguments) == 0
+    assert "is there already" in capsys.readouterr().err
+    assert main([*arguments, "--kernel", "reference"]) == 0
+    assert record.read(out)["provenance"]["kernel"] == "reference"

@@ -99,8 +99,9 @@ def _fingerprint(entry: str, method: str) -> str:
 
 
 def kernel_code() -> str:
-    """A fingerprint of what the native kernel is built from."""
-    modules = [PACKAGE / "inference" / name for name in ("estep.cpp", "flags.py")]
+    """A fingerprint of what the kernels in C++ are built from."""
+    home = PACKAGE / "inference"
+    modules = [path for pattern in COMPILED["inference/native"] for path in sorted(home.glob(pattern))]
     return hashlib.sha256("".join(_meaning(module) for module in modules).encode()).hexdigest()[:16]
 
 

@@ -71,23 +71,25 @@ def _read(path: Path, whole: bool, *version: int) -> dict[str, Any]:
     return dict(document)
 
 
-def refuse_to_replace(path: Path, spec: RunSpec, renew: bool = False) -> bool:
+def refuse_to_replace(path: Path, spec: RunSpec, renew: bool = False, kernel: str = "auto") -> bool:
     """Whether the record of this spec is there already; RecordError where anything else is. Needs no schema.
 
-    With `renew` the record of another spec, or one made by other code, may be replaced and counts as not there.
+    With `renew` the record of another spec, or one made by other code or another kernel than the one that is asked
+    for, may be replaced and counts as not there.
     """
     try:
         document = read_json(path)
         found = RunSpec.from_dict(document["spec"]).hash
         if found != document["spec_hash"]:
             raise ValueError(found)
-        code = document["provenance"]["training_code"]
+        code, made_by = document["provenance"]["training_code"], document["provenance"]["kernel"]
     except FileNotFoundError:
         return False
     except (ValueError, KeyError, TypeError):
         remedy = "delete it, or give another name"
         raise RecordError(f"--out: {path} is there, and is no record that can be read; {remedy}") from None
-    if renew and (found != spec.hash or code != training_code(spec.method)):
+    as_asked = made_by is None or kernel in ("auto", made_by)
+    if renew and (found != spec.hash or code != training_code(spec.method) or not as_asked):
         return False
     if found != spec.hash:
         raise RecordError(f"--out: {path} is the record of another run; delete it, or give another name")

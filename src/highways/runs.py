@@ -187,5 +187,11 @@ def cell_spec(
         raise SpecError(f"{dataset}, depth {depth}, {method}, seed {seed}: {error}") from None
 
 
+def kernel(config: Config, spec: RunSpec) -> str:
+    """The kernel that the settings of a depth ask for; it is no part of a spec, and the record names it."""
+    asked = (row.get("kernel") for row in config["settings"] if row["depth"] == spec.network.depth)
+    return next(asked, None) or "auto"
+
+
 def _run(config: Config, spec: RunSpec) -> Run:
     return Run(f"{config['experiment']}/{spec.path}", spec)

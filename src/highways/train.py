@@ -43,11 +43,11 @@ def train(spec: RunSpec, out: Path, machine: Machine, renew: bool = False) -> di
     """
 
     def there() -> bool:
-        return record.refuse_to_replace(out, spec, renew)
+        return record.refuse_to_replace(out, spec, renew, machine.kernel)
 
     with only_one(out):
         if there():
-            tidy(out, ended=record.refuse_to_replace(out, spec, renew=True))  # else a renewal may go on
+            tidy(out, ended=record.refuse_to_replace(out, spec, True, machine.kernel))  # else a renewal may go on
             return dict(read_json(out))
         tidy(out, ended=False)
         return complete(Training(spec, out, machine.prepared(spec.dtype)), there)

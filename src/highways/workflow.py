@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from highways import cost
+from highways import cost, provenance
 from highways.analysis.sections import ITEMS, Item
 from highways.config import expand
 from highways.errors import UserError
 from highways.propagation import plan
 from highways.propagation.spec import Propagation
 from highways.results import Reference, Selected, sweeps
-from highways.runs import Config, Run
+from highways.runs import Config, Run, kernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +72,12 @@ class Workflow:
         """The file of a choice: of the reference where it counts and was made among these very candidates."""
         kept = self._chosen.get(name)
         return str(kept.file) if kept else f"<results>/selections/{name}.json"
+
+    def kernel(self, run: Run) -> list[str]:
+        """What a training is told of its kernel: nothing where any will do, or where it relaxes with none."""
+        asked = kernel(self.config, run.spec)
+        wanted = asked != "auto" and provenance.relaxes_with_a_kernel(run.spec.method)
+        return ["--kernel", asked] if wanted else []
 
     def sweep(self, name: str) -> list[Run]:
         """The runs that decide a choice."""

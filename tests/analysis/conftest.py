@@ -146,6 +146,7 @@ def record(folder: Path) -> Record:
         diverged: int | None = None,
         curve: list[float | None] | None = None,
         change: Callable[[dict[str, Any]], None] | None = None,
+        kernel: str = "reference",
     ) -> Path:
         spec = run.spec.to_dict()
         if lr is not None:
@@ -153,6 +154,7 @@ def record(folder: Path) -> Record:
         if change is not None:
             change(spec)
         document = _document(spec, test, diverged, [validation] if curve is None else curve)
+        document["provenance"]["kernel"] = kernel
         path = folder / f"{run.path}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(document), encoding="utf-8")

@@ -81,6 +81,15 @@ def test_the_papers_value_stays_at_the_papers_strength(config, folder, strengths
     assert set(artist(figure, "chosen").get_xdata()) == {5.4}
 
 
+def test_what_another_kernel_made_is_told(config, folder, record, strengths):
+    for run in strength_runs(config):
+        if run.spec.seed == 2:
+            record(run, 0.9, kernel="mixed")
+    assert "By the kernel mixed, with bf16 products in the E-step" in small_print(
+        FIGURES["strength"](config, folder)
+    )
+
+
 def test_diverged_runs_are_crosses_at_the_bottom(config, folder, record, strengths):
     for run in strength_runs(config):
         if run.spec.seed == 2:

@@ -42,6 +42,15 @@ def test_a_cell_is_mean_and_sample_std_beside_the_papers(config, folder, record,
     assert (row["paper_mean"], row["paper_std"]) == (96.4, 0.7)
 
 
+def test_what_another_kernel_made_is_told(config, folder, record, find):
+    record(find(*HEP_8, "/seed0/"), 0.9, kernel="native")
+    record(find(*HEP_8, "/seed1/"), 0.9, kernel="mixed")
+    wanted = "By the kernel mixed, with bf16 products in the E-step: MNIST L=8 HEP (1 seed)."
+    assert wanted in TABLES["depth"](config, folder).notes
+    record(find(*HEP_8, "/seed1/"), 0.9, kernel="native")
+    assert not any("kernel mixed" in note for note in TABLES["depth"](config, folder).notes)
+
+
 def test_what_was_not_run_says_so_and_has_no_number(config, folder):
     table = TABLES["depth"](config, folder)
     ours = table.frame[["Vanilla PC", "HEP", "BP"]]

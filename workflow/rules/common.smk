@@ -50,6 +50,7 @@ DEVICE = config["device"]
 DATA_DIR = (
     "" if config["data_dir"] is None else shlex.join(["--data-dir", config["data_dir"]])
 )
+BUILT = ["native", *({row.get("kernel") for row in config["settings"]} & {"mixed"})]
 
 # The analysis takes seconds and is made anew with any change of the configuration or the package; a training run
 # has only its specification and the code that determines its numbers.

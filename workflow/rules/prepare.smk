@@ -34,10 +34,11 @@ rule kernel:
         environment
     params:
         code=provenance.kernel_code(),
+        built=BUILT,
     message:
-        "building the native kernel"
+        "building the kernels"
     shell:
-        "highways build --out {output:q} 2> {log:q}"
+        "highways build --kernel {params.built:q} --out {output:q} 2> {log:q}"
 
 
 # A checkpoint, so that trainings wait for it and no more: data that are checked again, or a kernel that is built

@@ -30,10 +30,11 @@ rule train:
     params:
         spec=lambda w: FLOW.runs[w.run].spec.to_json(),
         code=lambda w: TRAINING_CODE[FLOW.runs[w.run].spec.method],
+        kernel=lambda w: FLOW.kernel(FLOW.runs[w.run]),
     message:
         "training {wildcards.run}"
     shell:
-        "highways train --renew --spec {params.spec:q} --out {output:q} --threads {threads} --device {resources.device} {resources.data_dir} 2> {log:q}"
+        "highways train --renew --spec {params.spec:q} --out {output:q} --threads {threads} {params.kernel:q} --device {resources.device} {resources.data_dir} 2> {log:q}"
 
 
 rule select:
@@ -75,8 +76,9 @@ rule train_selected:
     params:
         spec=lambda w: selected(w).spec.to_json(),
         code=lambda w: TRAINING_CODE[selected(w).spec.method],
+        kernel=lambda w: FLOW.kernel(selected(w)),
     message:
         "training {wildcards.selection}/selected/seed{wildcards.seed} at the chosen settings"
     shell:
         "highways train --renew --spec {params.spec:q} --selection {input.chosen:q} --out {output:q}"
-        " --threads {threads} --device {resources.device} {resources.data_dir} 2> {log:q}"
+        " --threads {threads} {params.kernel:q} --device {resources.device} {resources.data_dir} 2> {log:q}"

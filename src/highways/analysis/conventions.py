@@ -8,7 +8,7 @@ import pandas as pd
 
 from highways import paper
 from highways.analysis.cells import CHANCE, Cell, cells_at
-from highways.analysis.notes import cell_label, plain
+from highways.analysis.notes import cell_label, kernel_notes, plain
 from highways.analysis.rendering import Table
 from highways.methods import METHODS
 from highways.readings import Reading, readings, settings_of
@@ -31,6 +31,7 @@ def conventions(config: Config, folder: Folder) -> Table:
     """Every reading of every stage with its distance to the paper, the nearest first."""
     tried = readings(config)
     varied = [key for key in settings_of(config) if len({r.settings[key] for r in tried}) > 1]
+    by_name: dict[str, Cell] = {}
     rows, data = [], []
     for stage in config["convention_search"]:
         here = [reading for reading in tried if reading.stage is stage]
@@ -54,6 +55,8 @@ def conventions(config: Config, folder: Folder) -> Table:
                 }
             )
             data += [_long(reading, varied, key, cell, far, fate) for key, cell in cells.items()]
+            name = f"{stage['name']}, {plain({key: reading.settings[key] for key in varied})}"
+            by_name |= {f"{name}, {cell_label(key)}": cell for key, cell in cells.items()}
     places = sorted({key for reading in tried for key in reading.cells}, key=lambda key: (key[1], key[0]))
     labels = [cell_label(key) for method in METHODS for key in places if key[2] == method]
     columns = ["Stage", *varied, "Distance", "Points", *labels, "Fate"]
@@ -63,7 +66,7 @@ def conventions(config: Config, folder: Folder) -> Table:
         "Which reading of the paper reproduces it: test accuracy (%) and distance to the paper",
         frame,
         pd.DataFrame(data),
-        _notes(config),
+        (*_notes(config), *kernel_notes(by_name)),
     )
 
 

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from highways import paper
 from highways.analysis import style
 from highways.analysis.cells import CHANCE, Cell
-from highways.analysis.notes import cell_label, counted, place_label
+from highways.analysis.notes import cell_label, counted, kernel_notes, place_label
 from highways.methods import METHODS
 from highways.record import RecordError
 from highways.runs import CellKey
@@ -183,7 +183,7 @@ def handle(colour: Any, label: str, **how: Any) -> Line2D:
 
 
 def absent(cells: Mapping[str, Cell]) -> list[str]:
-    """What the figure lacks, in small print."""
+    """What the figure lacks, and which cells another arithmetic made, in small print."""
     parts = {
         status: [name for name, cell in cells.items() if cell.status == status]
         for status in ("not run", "invalid")
@@ -193,7 +193,7 @@ def absent(cells: Mapping[str, Cell]) -> list[str]:
         for name, cell in cells.items()
         if cell.status == "partial"
     ]
-    return [f"{status}: {', '.join(names)}" for status, names in parts.items() if names]
+    return [f"{status}: {', '.join(names)}" for status, names in parts.items() if names] + kernel_notes(cells)
 
 
 def labelled(cells: Mapping[CellKey, Cell]) -> dict[str, Cell]:

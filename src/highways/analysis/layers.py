@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from highways.analysis import drawing, style
 from highways.analysis.cells import Cell, cells_at
 from highways.analysis.frame import layers
-from highways.analysis.notes import DATASET_TITLES, place_label
+from highways.analysis.notes import DATASET_TITLES, kernel_notes, place_label
 from highways.controls import Arm, gradient_arms
 from highways.readings import Reading, finalists
 from highways.results import Folder
@@ -109,7 +109,8 @@ def scales(config: Config, folder: Folder) -> Figure:
     notes = [
         "HEP, first seed; feedforward states of one batch of training images. In the titles: test accuracy (%)."
     ]
-    style.finish(figure, notes)
+    named = {f"{_in_words(columns[c][0])}, L = {columns[c][1][r][1]}": cell for (c, r), cell in cells.items()}
+    style.finish(figure, [*notes, *kernel_notes(named)])
     return figure
 
 

@@ -126,8 +126,16 @@ def cell_notes(cells: Mapping[str, Cell]) -> list[str]:
     diverged = [f"{k}: {_divergence(c)}" for k, c in cells.items() if c.diverged]
     if diverged:
         notes.append(f"Diverged: {'; '.join(diverged)}.")
+    notes += kernel_notes(cells)
     problems = {path: text for cell in cells.values() for path, text in cell.problems.items()}
     return notes + [f"Record not used: {path}: {text}." for path, text in problems.items()]
+
+
+def kernel_notes(cells: Mapping[str, Cell]) -> list[str]:
+    """Which cells another arithmetic than float32 made."""
+    seeds = {k: sorted(c.runs.loc[c.runs["kernel"] == "mixed", "seed"].tolist()) for k, c in cells.items()}
+    mixed = [f"{k} ({counted(len(found), 'seed')})" for k, found in seeds.items() if found]
+    return [f"By the kernel mixed, with bf16 products in the E-step: {'; '.join(mixed)}."] if mixed else []
 
 
 def _hours(seconds: float) -> str:

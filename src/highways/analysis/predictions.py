@@ -8,9 +8,9 @@ import pandas as pd
 from highways import paper
 from highways.analysis.cells import Cell
 from highways.analysis.evidence import Sample, sample, stand_in
-from highways.analysis.notes import conventions_note, plain
+from highways.analysis.notes import conventions_note, kernel_notes, plain
 from highways.analysis.parts import CAVEAT, HOLDS, NOT_RUN, UNDECIDED, Claim, Part, corrected, joined, overall
-from highways.analysis.remedies import marks, remedy_cells
+from highways.analysis.remedies import cell_name, marks, remedy_cells
 from highways.analysis.rendering import Table
 from highways.analysis.rules import CELL_RULES
 from highways.analysis.verdict import STATISTICS, Judged, in_words
@@ -129,6 +129,7 @@ def predictions(config: Config, folder: Folder) -> Table:
             "at depth 16 and one at 32, had ended a quarter of an hour before (docs/remedies.md).",
             *STATISTICS,
             *marks(cells),
+            *kernel_notes({cell_name(remedy): cell for remedy, cell in cells.items()}),
             conventions_note(config),
         ),
     )

@@ -15,10 +15,17 @@ def add_build(commands: Any) -> None:
         commands,
         "build",
         _build,
-        "build the native kernel now, and print where it is",
+        "build the kernels in C++ now, and print where they are",
         "Training builds it on first use; on a cluster, build it once per kind of processor, after which no\n"
         "machine of that kind needs a compiler. $CXX names the compiler; $HIGHWAYS_CACHE the folder, which must\n"
         "belong to you or root and be writable by no other.",
+    )
+    parser.add_argument(
+        "--kernel",
+        nargs="+",
+        default=["native"],
+        metavar="NAME",
+        help="native (default), mixed or both",
     )
     parser.add_argument(
         "--out",
@@ -30,16 +37,22 @@ def add_build(commands: Any) -> None:
 
 def _build(options: argparse.Namespace) -> int:
     from highways.inference.build import BuildError, library
+    from highways.inference.flags import FLAGS
 
-    try:
-        built = str(library())
-    except BuildError as error:
-        built = f"the native kernel cannot be built: {error}; without it `batched` serves"
-        if options.out is None:
-            raise UserError(built) from None
-        print(f"highways: warning: {built}", file=sys.stderr)
+    built = []
+    for kernel in options.kernel:
+        if kernel not in FLAGS:
+            raise UserError(f"--kernel: {kernel!r} is not built; it takes {' and '.join(FLAGS)}")
+        try:
+            built.append(str(library(kernel)))
+        except BuildError as error:
+            other = "batched" if kernel == "native" else "native"
+            built.append(f"the {kernel} kernel cannot be built: {error}; without it `{other}` serves")
+            if options.out is None:
+                raise UserError(built[-1]) from None
+            print(f"highways: warning: {built[-1]}", file=sys.stderr)
     if options.out is None:
-        print(built)
+        print("\n".join(built))
     else:
-        write_text(options.out, built + "\n")
+        write_text(options.out, "\n".join(built) + "\n")
     return 0

@@ -97,7 +97,7 @@ def _add_how(parser: argparse.ArgumentParser) -> Any:
     add_data_dir(how)
     add_device(how)
     how.add_argument("--threads", type=int, default=1, help="default: %(default)s, the fastest for many runs")
-    how.add_argument("--kernel", default="auto", help="auto (default), native, batched or reference")
+    how.add_argument("--kernel", default="auto", help="auto (default), native, mixed, batched or reference")
     return how
 
 
@@ -121,10 +121,10 @@ def _train(options: argparse.Namespace) -> int:
     if out.suffix != ".json" or out.is_dir():
         raise SpecError(f"--out: {out} is not the name of a record; it takes a file that ends in .json")
 
-    if refuse_to_replace(out, spec, options.renew):
+    if refuse_to_replace(out, spec, options.renew, options.kernel):
         with suppress(InUseError), only_one(out):
             # Of a run that was killed after writing its record; one that was to renew it may go on.
-            tidy(out, ended=refuse_to_replace(out, spec, renew=True))
+            tidy(out, ended=refuse_to_replace(out, spec, True, options.kernel))
         print(f"{out} is there already; delete it to run it again", file=sys.stderr)
         return 0
     with ended_by_signals():  # until the training can be interrupted

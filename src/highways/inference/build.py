@@ -1,4 +1,4 @@
-"""Builds the C++ of the `native` kernel with the machine's compiler, once, and keeps it in a cache.
+"""Builds the kernels in C++, `native` and `mixed`, with the machine's compiler, once, and keeps them in a cache.
 
 It is a plain shared library behind a C interface: no header of torch goes into it, so it takes seconds to build
 and does not depend on torch's version. The cache is $HIGHWAYS_CACHE, or highways in $XDG_CACHE_HOME or ~/.cache;
@@ -33,14 +33,14 @@ class BuildError(RuntimeError):
     """The kernel cannot be had here; one line says why, and what to do."""
 
 
-def library() -> Path:
-    """The built library, from the cache or built now; BuildError where neither can be.
+def library(kernel: str = "native") -> Path:
+    """The built library of a kernel, from the cache or built now; BuildError where neither can be.
 
     Of many jobs that start at the same time one builds and the others wait for it.
     """
     try:
         folder = cache_folder()
-        target = folder / f"estep-{_key()}.so"
+        target = folder / f"{kernel}-{_key(kernel)}.so"
         if _intact(target):
             return target
         damaged = f"{target} is damaged (its checksum differs)" if target.exists() else None
@@ -51,7 +51,7 @@ def library() -> Path:
             if not _intact(target):
                 if damaged:
                     print(f"highways: {damaged}; building it again", file=sys.stderr)
-                _build(compiler, target)
+                _build([*compiler, *FLAGS[kernel]], target)
     except OSError as error:
         raise BuildError(f"{error.filename or folder}: {error.strerror or error}") from None
     return target
@@ -124,29 +124,30 @@ def _compiler(damaged: str | None) -> list[str]:
     return compiler
 
 
-def _build(compiler: list[str], target: Path) -> None:
+def _build(command: list[str], target: Path) -> None:
     """The library and its checksum, each whole or not at all; killed between the two, it is built again."""
     _checksum_file(target).unlink(missing_ok=True)
-    write_atomically(target, partial(_compile, compiler))
+    write_atomically(target, partial(_compile, command))
     write_atomically(_checksum_file(target), partial(_write_checksum, _checksum(target)))
 
 
-def _compile(compiler: list[str], built: Path) -> None:
+def _compile(command: list[str], built: Path) -> None:
+    compiler = command[0]
     try:
         run = subprocess.run(
-            [*compiler, *FLAGS, str(SOURCE), "-o", str(built)],
+            [*command, str(SOURCE), "-o", str(built)],
             capture_output=True,
             encoding="utf-8",
             errors="replace",
             check=False,
         )
     except OSError as error:
-        raise BuildError(f"{shlex.join(compiler)} cannot be executed: {error.strerror}") from None
+        raise BuildError(f"{compiler} cannot be executed: {error.strerror}") from None
     if run.returncode != 0:
         reason = next((line for line in run.stderr.splitlines() if "error" in line), f"exit {run.returncode}")
-        raise BuildError(f"{shlex.join(compiler)} failed: {reason}")
+        raise BuildError(f"{compiler} failed: {reason}")
     if not built.exists():
-        raise BuildError(f"{shlex.join(compiler)} wrote no library")
+        raise BuildError(f"{compiler} wrote no library")
     built.chmod(0o755)
 
 
@@ -159,8 +160,10 @@ def _checksum(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _key() -> str:
-    parts = (SOURCE.read_text(encoding="utf-8"), *FLAGS, platform.machine(), _processor())
+def _key(kernel: str) -> str:
+    sources = [SOURCE, *sorted(SOURCE.parent.glob("*.h"))]
+    texts = [source.read_text(encoding="utf-8") for source in sources]
+    parts = (*texts, *FLAGS[kernel], platform.machine(), _processor())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 

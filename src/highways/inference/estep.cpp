@@ -33,149 +33,32 @@
 
 #include <unistd.h>
 
-#if defined(__AVX__)
-#include <immintrin.h>
-#elif defined(__ARM_NEON)
-#include <arm_neon.h>
+#include "problem.h"
+#include "products.h"
+#if defined(HIGHWAYS_MIXED)
+#include "bf16.h"
 #endif
 
 namespace {
-
-#if defined(__AVX512F__)
-constexpr int LANES = 16, ROWS = 12;
-#elif defined(__AVX__)
-constexpr int LANES = 8, ROWS = 6;
-#else
-constexpr int LANES = 4, ROWS = 6;
-#endif
-constexpr int R = 2 * LANES;  // samples in a tile
-
-typedef float vec __attribute__((vector_size(LANES * sizeof(float))));
 
 enum Activation { POST, PRE, BOTH, PRE_NORM };
 enum Phi { RELU, TANH };
 
 constexpr double BETA_1 = 0.9, BETA_2 = 0.999;
 
-}  // namespace
-
-// What native.py describes; every array is contiguous.
-struct Problem {
-  int64_t hidden, width, classes, batch;  // L-1 hidden layers of N units, C classes, B samples
-  int64_t activation, phi;                // Activation, Phi
-  int64_t normalised;                     // how many states, from z_1 upwards, are normalised
-  int64_t skips, squared;                 // mu_{l+1} = z_l + ... between hidden layers; the loss 1/2 ||y - mu_L||^2
-  int64_t adam, steps;                    // Adam or Euler; T
-  int64_t settled;                        // whether the states equal their predictions bit for bit
-  int64_t first, every;                   // endpoints S: layers first, first + every, ... (0: no highways)
-  int64_t cut;                            // whether the errors of hidden layers do not pull at the layers below
-  int64_t threads;
-  int64_t walkers;                        // steps that go down together; 0: as many as the cache has room for
-  float rms_eps, step_size;
-  float momentum, eps;                    // Euler's, in Nesterov's form; Adam's
-  float scale;                            // of the gradient: 1 / B where the energy is the batch mean
-  const float *w_hidden, *w_out;          // (L-2, N, N), (C, N)
-  const float *gain;                      // (normalised, N)
-  const float *b_hidden, *b_out;          // (L-2, N), (C), or null
-  const float *feedback;                  // (|S|, C, N): alpha V_i, transposed
-  const float *precisions;                // (T, L): pi_1..pi_L at every step, or null where all are 1
-  const float *mu_1, *y;                  // (B, N), (B, C)
-  float *states;                          // (L-1, B, N): z_1..z_{L-1}, read and written
-  float *predictions, *errors;            // (L-1, B, N): mu_1..mu_{L-1} and eps_1..eps_{L-1} after the last step
-  float *output_error;                    // (B, C): eps_L there
-};
-
-namespace {
-
-// ---- Vectors
-
-inline vec spread(float value) { return value - vec{}; }
-
-// a b + c, rounded once where the processor can.
-inline vec fma(vec a, vec b, vec c) {
-#if defined(__AVX512F__)
-  return _mm512_fmadd_ps(a, b, c);
-#elif defined(__FMA__)
-  return _mm256_fmadd_ps(a, b, c);
-#elif defined(__ARM_FEATURE_FMA) && defined(__ARM_NEON)
-  return (vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+// The kernel `mixed`: the two products of a hidden layer are of bf16 numbers, applied to what has moved,
+//
+//     a = a0 + bf16(W) bf16(h - h0)      h0, a0 = W h0 + b: at the start, in float32
+//     u = bf16(W)^T bf16(g)
+//
+// so that both roundings are relative to what has moved. The products of the output layer stay in float32.
+#if defined(HIGHWAYS_MIXED)
+using Products = Mixed;
 #else
-  return a * b + c;
+using Products = Float32;
 #endif
-}
-
-// ---- Products
-
-// The halves of a row of a tile, (units, R).
-inline vec load(const float* tile, int n, int half) {
-  return *reinterpret_cast<const vec*>(tile + n * R + half * LANES);
-}
-
-inline void store(float* tile, int n, int half, vec value) {
-  *reinterpret_cast<vec*>(tile + n * R + half * LANES) = value;
-}
-
-// done(m, half, start(m, half) + sum_k w[m * row + k * column] in[k][half]) for COUNT rows from m. What comes before and
-// after a product happens in registers.
-template <int COUNT, class Start, class Done>
-inline __attribute__((always_inline)) void product_rows(int m, const float* __restrict w, ptrdiff_t row,
-                                                        ptrdiff_t column, const float* __restrict in, int inner,
-                                                        const Start& start, const Done& done) {
-  vec sum[COUNT][2];  // in registers, as long as every loop over it is unrolled
-#pragma GCC unroll 16
-  for (int i = 0; i < COUNT; ++i)
-#pragma GCC unroll 2
-    for (int half = 0; half < 2; ++half) sum[i][half] = start(m + i, half);
-  for (int k = 0; k < inner; ++k) {
-    const vec left = load(in, k, 0), right = load(in, k, 1);
-    const float* weight = w + m * row + k * column;
-#pragma GCC unroll 16
-    for (int i = 0; i < COUNT; ++i) {
-      sum[i][0] = fma(spread(weight[i * row]), left, sum[i][0]);
-      sum[i][1] = fma(spread(weight[i * row]), right, sum[i][1]);
-    }
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < COUNT; ++i)
-#pragma GCC unroll 2
-    for (int half = 0; half < 2; ++half) done(m + i, half, sum[i][half]);
-}
-
-template <int BLOCK, class Start, class Done>
-inline __attribute__((always_inline)) void product(const float* w, ptrdiff_t row, ptrdiff_t column, const float* in,
-                                                   int outer, int inner, const Start& start, const Done& done) {
-  int m = 0;
-  for (; m + BLOCK <= outer; m += BLOCK) product_rows<BLOCK>(m, w, row, column, in, inner, start, done);
-  for (; m + 4 <= outer; m += 4) product_rows<4>(m, w, row, column, in, inner, start, done);
-  for (; m < outer; ++m) product_rows<1>(m, w, row, column, in, inner, start, done);
-}
-
-// w in + bias, w (outer, inner). The usual width is compiled with known strides.
-template <class Done>
-inline void multiply(const float* w, const float* in, int outer, int inner, const float* bias, const Done& done) {
-  const auto start = [=](int m, int) { return spread(bias ? bias[m] : 0.0f); };
-  if (inner == 128)
-    product<ROWS>(w, 128, 1, in, outer, 128, start, done);
-  else
-    product<ROWS>(w, inner, 1, in, outer, inner, start, done);
-}
-
-// w^T in, w (inner, outer).
-template <class Done>
-inline void multiply_transposed(const float* w, const float* in, int outer, int inner, const Done& done) {
-  const auto start = [](int, int) { return vec{}; };
-  if (outer == 128)
-    product<ROWS>(w, 1, 128, in, 128, inner, start, done);
-  else
-    product<ROWS>(w, 1, outer, in, outer, inner, start, done);
-}
 
 // ---- Element by element
-
-inline vec square_root(vec a) {
-  for (int i = 0; i < LANES; ++i) a[i] = std::sqrt(a[i]);
-  return a;
-}
 
 // A NaN stays one.
 template <int PHI>
@@ -206,19 +89,6 @@ void output_error(float* __restrict logits, const float* __restrict y, int class
 
 // ---- One tile
 
-struct Free {
-  void operator()(float* p) const { std::free(p); }
-};
-using Array = std::unique_ptr<float[], Free>;
-
-Array zeros(size_t size) {
-  const size_t bytes = (size * sizeof(float) + 63) / 64 * 64;
-  float* memory = static_cast<float*>(std::aligned_alloc(64, bytes));
-  if (!memory) throw std::bad_alloc();
-  std::memset(memory, 0, bytes);
-  return Array(memory);
-}
-
 // The walkers that fit: each spans two layers, of which the cache holds states, moments and weights.
 int64_t fitting_walkers(const Problem& p) {
   long cache = -1;
@@ -226,15 +96,15 @@ int64_t fitting_walkers(const Problem& p) {
   cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
 #endif
   if (cache <= 0) cache = 512 * 1024;
-  const int64_t layer = sizeof(float) * p.width * (3 * R + p.width);
+  const int64_t layer = sizeof(float) * p.width * ((3 + Products::ARRAYS) * R + p.width);
   return std::clamp<int64_t>(cache / (2 * layer), 1, 6);
 }
 
 template <int ACTIVATION, int PHI>
 class Tile {
  public:
-  explicit Tile(const Problem& problem)
-      : p(problem), width(static_cast<int>(p.width)), classes(static_cast<int>(p.classes)), size(width * R),
+  Tile(const Problem& problem, const Products::Weights& weights)
+      : p(problem), products(problem, weights), width(static_cast<int>(p.width)), classes(static_cast<int>(p.classes)), size(width * R),
         top(p.hidden - 1), z(zeros(p.hidden * size)), inverse(zeros(p.hidden * R)), mu_1(zeros(size)),
         y(zeros(classes * R)), h(zeros(size)), error(zeros(size)), seen(zeros(size)), u_below(zeros(size)),
         radial_below(zeros(R)) {}
@@ -250,7 +120,7 @@ class Tile {
   void sweep() {
     for (int64_t j = 0; j <= top; ++j) {
       predict(j, layer(j));
-      measure(j);
+      start(j);
       scatter(p.states + j * p.batch * width, layer(j), width);
     }
   }
@@ -259,7 +129,7 @@ class Tile {
     gather(y.get(), p.y, classes);
     for (int64_t j = 0; j <= top; ++j) {
       gather(layer(j), p.states + j * p.batch * width, width);
-      measure(j);
+      start(j);
     }
     if (walkers.empty()) {
       walkers.resize(p.walkers ? p.walkers : fitting_walkers(p));
@@ -287,6 +157,7 @@ class Tile {
                         BEHIND = ACTIVATION == POST || ACTIVATION == BOTH;  // where phi stands: h = phi(n(phi(z))), phi(W h)
 
   const Problem& p;
+  Products products;
   const int width, classes, size;
   const int64_t top;
   int64_t begin = 0;                  // first sample
@@ -299,7 +170,6 @@ class Tile {
 
   float* layer(int64_t j) { return z.get() + j * size; }  // z_{j+1}
   const float* gain(int64_t j) const { return j < p.normalised ? p.gain + j * width : nullptr; }
-  const float* weights(int64_t j) const { return p.w_hidden + j * width * width; }  // from layer j to j + 1
 
   // From rows (B, units) to (units, R); columns that are not in use repeat the first sample.
   void gather(float* tile, const float* rows, int units) const {
@@ -336,6 +206,14 @@ class Tile {
     set_inverse(j, squares);
   }
 
+  // Layer j is where it starts.
+  void start(int64_t j) {
+    measure(j);
+    if (j == top) return;
+    encode(j);
+    products.rest(j, h.get());
+  }
+
   // h <- h(z_{j+1}), Eq. rmsnorm in the chosen reading.
   void encode(int64_t j) {
     const float *state = layer(j), *scale = gain(j), *over = inverse.get() + j * R;
@@ -352,11 +230,10 @@ class Tile {
   void predict_with(int64_t j, const Done& done) {
     encode(j - 1);
     const float* skipped = p.skips ? layer(j - 1) : nullptr;
-    multiply(weights(j - 1), h.get(), width, width, p.b_hidden ? p.b_hidden + (j - 1) * width : nullptr,
-             [&](int n, int half, vec a) {
-               if (BEHIND) a = phi<PHI>(a);
-               done(n, half, skipped ? a + load(skipped, n, half) : a);
-             });
+    products.forward(j - 1, h.get(), [&](int n, int half, vec a) {
+      if (BEHIND) a = phi<PHI>(a);
+      done(n, half, skipped ? a + load(skipped, n, half) : a);
+    });
   }
 
   void predict(int64_t j, float* mu) {
@@ -392,19 +269,23 @@ class Tile {
     for (int i = 0; i < classes * R; ++i) output[i] *= pi;
   }
 
-  // What an error above (units, R), behind the matrix w, pulls at layer j, whose h is at hand: (dh/dz)^T w^T error is
-  // (u - z radial) / rms where normalised, else u. Past the matrix goes what is `skipped`, where not null.
-  void pull(int64_t j, const float* w, const float* above, const float* skipped, int units, float* u, float* radial) {
+  // What the error above pulls at layer j, whose h is at hand: (dh/dz)^T W^T error is (u - z radial) / rms where
+  // normalised, else u. Past the matrix goes what is `skipped`, where not null.
+  void pull(int64_t j, const float* above, const float* skipped, float* u, float* radial) {
     const float *state = layer(j), *scale = gain(j), *over = inverse.get() + j * R;
     vec sum[2] = {};
-    multiply_transposed(w, above, width, units, [&](int n, int half, vec value) {
+    const auto done = [&](int n, int half, vec value) {
       if (INSIDE) value = times_slope<PHI>(value, load(h.get(), n, half));
       if (scale) {
         value *= scale[n];
         sum[half] = fma(value, normalisable(load(state, n, half)), sum[half]);
       }
       store(u, n, half, skipped ? value + load(skipped, n, half) : value);
-    });
+    };
+    if (j == top)
+      multiply_transposed(p.w_out, above, width, classes, done);
+    else
+      products.backward(j, above, done);
     for (int half = 0; half < 2; ++half) {
       const vec r = load(over, 0, half);
       store(radial, 0, half, sum[half] * r * r / static_cast<float>(width));
@@ -434,7 +315,7 @@ class Tile {
     const float* pi = p.precisions ? p.precisions + (walker.t - 1) * (p.hidden + 1) : nullptr;
     if (j == top) {
       compare_output(walker, pi ? pi[top + 1] : 1.0f);
-      pull(top, p.w_out, walker.output.get(), nullptr, classes, walker.u.get(), walker.radial.get());
+      pull(top, walker.output.get(), nullptr, walker.u.get(), walker.radial.get());
     }
     const int64_t low = lowest(walker.t);
     if (j < low) return;
@@ -448,7 +329,7 @@ class Tile {
       std::fill_n(radial_below.get(), R, 0.0f);
     } else {
       const float* skipped = p.skips ? error.get() : nullptr;
-      pull(j - 1, weights(j - 1), (BEHIND ? seen : error).get(), skipped, width, u_below.get(), radial_below.get());
+      pull(j - 1, (BEHIND ? seen : error).get(), skipped, u_below.get(), radial_below.get());
     }
     move(walker, j);
     std::swap(walker.u, u_below);
@@ -521,9 +402,10 @@ template <int ACTIVATION, int PHI>
 bool run(const Problem& p, bool relaxing) {
   std::atomic<int64_t> next{0};
   std::atomic<bool> failed{false};
+  const Products::Weights weights(p, relaxing);
   auto work = [&]() noexcept {
     try {
-      Tile<ACTIVATION, PHI> tile(p);
+      Tile<ACTIVATION, PHI> tile(p, weights);
       for (int64_t begin; !failed && (begin = R * next++) < p.batch;) {
         tile.take(begin);
         if (relaxing)
@@ -546,22 +428,36 @@ bool run(const Problem& p, bool relaxing) {
   return !failed;
 }
 
-bool dispatch(const Problem& p, bool relaxing) {
+// Zero is success; otherwise memory has run out.
+int dispatch(const Problem& p, bool relaxing) noexcept {
   using Run = bool (*)(const Problem&, bool);
   static constexpr Run table[4][2] = {{run<POST, RELU>, run<POST, TANH>},
                                       {run<PRE, RELU>, run<PRE, TANH>},
                                       {run<BOTH, RELU>, run<BOTH, TANH>},
                                       {run<PRE_NORM, RELU>, run<PRE_NORM, TANH>}};
-  return table[p.activation][p.phi](p, relaxing);
+  try {
+    return table[p.activation][p.phi](p, relaxing) ? 0 : 1;
+  } catch (const std::bad_alloc&) {
+    return 1;
+  }
 }
 
 }  // namespace
 
 extern "C" {
 
-// The states receive the feedforward sweep. Zero is success; otherwise memory has run out.
-int highways_sweep(const Problem* problem) { return dispatch(*problem, false) ? 0 : 1; }
+// Whether the bf16 products run on AMX: 1, 0 where the library knows none, -1 where the system refuses it.
+int highways_amx() {
+#if HIGHWAYS_AMX
+  return amx() ? 1 : -1;
+#else
+  return 0;
+#endif
+}
+
+// The states receive the feedforward sweep.
+int highways_sweep(const Problem* problem) { return dispatch(*problem, false); }
 
 // The states are moved T steps down the energy; the errors receive what is left there.
-int highways_relax(const Problem* problem) { return dispatch(*problem, true) ? 0 : 1; }
+int highways_relax(const Problem* problem) { return dispatch(*problem, true); }
 }

@@ -1,6 +1,7 @@
-"""How the native kernel is compiled: part of what determines its numbers."""
+"""How the kernels in C++ are compiled: part of what determines their numbers."""
 
-FLAGS = (
+COMMON = (
     *("-std=c++17", "-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"),
     *("-shared", "-fPIC", "-pthread"),
 )
+FLAGS = {"native": COMMON, "mixed": (*COMMON, "-DHIGHWAYS_MIXED")}

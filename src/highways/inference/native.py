@@ -1,6 +1,7 @@
-"""The `native` kernel: estep.cpp, float32 on a CPU."""
+"""The `native` kernel: estep.cpp, float32 on a CPU. The kernel `mixed` is the same with other products."""
 
 import ctypes
+import sys
 from functools import cache
 from typing import Any
 
@@ -35,15 +36,17 @@ class _Problem(ctypes.Structure):
 
 
 @cache
-def load() -> ctypes.CDLL:
+def load(kernel: str = "native") -> ctypes.CDLL:
     """The library, built where it is not in the cache yet; build.BuildError where it cannot be had."""
-    path = library()
+    path = library(kernel)
     try:
         loaded = ctypes.CDLL(str(path))
-        for function in ("highways_sweep", "highways_relax"):
+        for function in ("highways_sweep", "highways_relax", "highways_amx"):
             getattr(loaded, function)
     except (OSError, AttributeError) as error:
         raise BuildError(f"{path} cannot be loaded ({error}); delete it") from None
+    if loaded.highways_amx() < 0:
+        print("highways: mixed: the system refuses AMX to this process; using AVX512-BF16", file=sys.stderr)
     return loaded
 
 
@@ -52,20 +55,22 @@ def supports(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 @torch.no_grad()
-def initial_states(parameters: Parameters, x: Tensor, architecture: Architecture) -> Tensor:
+def initial_states(
+    parameters: Parameters, x: Tensor, architecture: Architecture, kernel: str = "native"
+) -> Tensor:
     """States that equal their predictions bit for bit, (L-1, B, N); ValueError as of `check_network`."""
     check_network(parameters, x)
     mu_1 = first_prediction(parameters, x, architecture)
     states = mu_1.new_empty(parameters.depth - 1, *mu_1.shape)
-    _call("highways_sweep", parameters, mu_1, architecture, states=states)
+    _call(load(kernel).highways_sweep, parameters, mu_1, architecture, states=states)
     return states
 
 
 @torch.no_grad()
-def relax(step: EStep) -> tuple[Tensor, Relaxed]:
+def relax(step: EStep, kernel: str = "native") -> tuple[Tensor, Relaxed]:
     """The initial states, (L-1, B, N): the sweep, or those given; and where T steps from there end."""
     inference = step.inference
-    swept = initial_states(step.parameters, step.x, step.architecture)
+    swept = initial_states(step.parameters, step.x, step.architecture, kernel)
     initial = swept if step.start is None else step.start
     states = initial.clone(memory_format=torch.contiguous_format)
     mu, error = torch.empty_like(states), Errors(torch.empty_like(states), states.new_empty(step.y.shape))
@@ -86,12 +91,12 @@ def relax(step: EStep) -> tuple[Tensor, Relaxed]:
         settings |= step.schedule._asdict()
     settings |= {"y": step.y, "states": states, "predictions": mu}
     settings |= {"errors": error.hidden, "output_error": error.output}
-    _call("highways_relax", step.parameters, swept[0], step.architecture, **settings)
+    _call(load(kernel).highways_relax, step.parameters, swept[0], step.architecture, **settings)
     return initial, Relaxed(states, mu, error)
 
 
 def _call(
-    function: str, parameters: Parameters, mu_1: Tensor, architecture: Architecture, **settings: Any
+    function: Any, parameters: Parameters, mu_1: Tensor, architecture: Architecture, **settings: Any
 ) -> None:
     """Describe the problem, whose arrays have been checked, to the library and call it; tensors go by address."""
     if not supports(mu_1.device, mu_1.dtype):
@@ -121,5 +126,5 @@ def _call(
     arrays = {name: value.contiguous() for name, value in description.items() if isinstance(value, Tensor)}
     addresses = {name: array.data_ptr() for name, array in arrays.items()}
     problem = _Problem(**{**description, **addresses})
-    if getattr(load(), function)(ctypes.byref(problem)) != 0:
-        raise MemoryError("the native kernel found no memory for the states")
+    if function(ctypes.byref(problem)) != 0:
+        raise MemoryError("the kernel found no memory for the states")

@@ -1,0 +1,78 @@
+"""What the arithmetic of an E-step does to the weight step, against float64: one line of JSON per arithmetic.
+
+    python benchmarks/precision.py DEPTH METHOD [UPDATES]
+
+On one batch of MNIST with the paper's settings, after UPDATES updates by the native kernel. TF32, the default of
+some libraries on a GPU, is imitated in torch: both factors of a hidden product are rounded to 10 bits.
+"""
+
+import json
+import sys
+from pathlib import Path
+from unittest import mock
+
+import torch
+from torch import Tensor
+
+from highways import config, data, methods, network, optimisation
+from highways.machine import Machine
+from highways.network import Parameters
+from highways.runs import cell_spec
+from highways.spec import RunSpec
+
+BATCH = 128
+
+
+def tf32(t: Tensor) -> Tensor:
+    bits = t.contiguous().view(torch.int32)
+    return ((bits + 0x0FFF + ((bits >> 13) & 1)) & ~0x1FFF).view(torch.float32)
+
+
+def weight_step(spec: RunSpec, parameters: Parameters, x: Tensor, y: Tensor, kernel: str) -> list[Tensor]:
+    """dE/dW of every matrix, in double precision."""
+    rule = methods.rule(spec.method)(spec, parameters, kernel)
+    return [matrix.double() for matrix in rule.gradient(parameters, x, y, 0).weights.matrices()]
+
+
+def compared(found: list[Tensor], exact: list[Tensor]) -> dict[str, float]:
+    """Relative errors of the matrices' steps: the median and the largest; and the least cosine."""
+    reached = [(a, b) for a, b in zip(found, exact, strict=True) if b.any()]
+    errors = torch.tensor([((a - b).norm() / b.norm()).item() for a, b in reached])
+    cosines = [torch.cosine_similarity(a.flatten(), b.flatten(), 0).item() for a, b in reached]
+    return {"median": errors.median().item(), "largest": errors.max().item(), "least_cosine": min(cosines)}
+
+
+def main() -> None:
+    depth, method = int(sys.argv[1]), sys.argv[2]
+    updates = int(sys.argv[3]) if len(sys.argv) > 3 else 0
+    Machine().prepared("float32")
+    spec = cell_spec(config.load(Path(__file__).parents[1] / "config.yaml"), "mnist", depth, method, 0)
+    images = data.load("mnist").train
+    parameters = network.initialise(spec, 784, 10)
+    stream = torch.Generator().manual_seed(0)
+
+    def batch(indices: Tensor) -> tuple[Tensor, Tensor]:
+        y = torch.nn.functional.one_hot(images.labels[indices].long(), 10)
+        return images.images[indices].float(), y.float()
+
+    rule = methods.rule(method)(spec, parameters, "native")
+    optimizer = optimisation.weight_optimizer(spec, parameters)
+    for update in range(updates):
+        chosen = torch.randint(0, len(images.labels), (BATCH,), generator=stream)
+        weights = rule.gradient(parameters, *batch(chosen), update).weights
+        optimisation.apply(optimizer, parameters, weights, spec.learning.lr)
+    x, y = batch(torch.arange(BATCH))
+    wide = Parameters(**{name: tensor.double() for name, tensor in parameters.named().items()})
+    double = RunSpec.from_dict({**spec.to_dict(), "dtype": "float64"})
+    exact = weight_step(double, wide, x.double(), y.double(), "batched")
+    bmm = torch.bmm
+    with mock.patch.object(torch, "bmm", lambda a, b: bmm(tf32(a), tf32(b))):
+        steps = {"TF32": weight_step(spec, parameters, x, y, "batched")}
+    steps |= {kernel: weight_step(spec, parameters, x, y, kernel) for kernel in ("native", "mixed")}
+    for name, step in steps.items():
+        row = {"depth": depth, "method": method, "updates": updates, "arithmetic": name}
+        print(json.dumps(row | compared(step, exact)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
