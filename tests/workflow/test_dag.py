@@ -23,6 +23,21 @@ RUNS = "results/smoke/runs"
 LONG = f"{RUNS}/smoke/fashion_mnist_excerpt/L016/hep/alpha1.8_k1/seed0.json"
 HEP_8 = "smoke/fashion_mnist_excerpt/L008/hep/alpha1.8_k1"
 
+# The runs of each control in config.yaml: at its own cells, else at depth 16 in three seeds and depth 32 in one.
+# Of a sweep every rate, and the seeds that are not of the sweep at the chosen one.
+CONTROLS = {
+    **dict.fromkeys(("hep", "no_chain", "redraw", "dfa", "pc", "pc_4T"), 3 + 1),
+    **dict.fromkeys(("euler", "euler_sum", "hep_plain", "pc_plain"), 2 * 3),
+    "pc_rates": (5 + 2) + 5,
+    "pc_rates_fresh": (5 + 3) + (5 + 1),
+    "small_batches": 1,
+    "backprop_fresh": 9 * (6 + 3),
+    "backprop_above": 2,
+    "no_exception_below": 1,
+    "no_exception": 3,
+    "short_schedule": 6 + 2,
+}
+
 pytestmark = pytest.mark.dag
 
 
@@ -244,8 +259,10 @@ def test_the_paper_s_plan_lists_every_run_once(project):
         ("table_settings", 0),
         ("table_density", 6 * 3),
         ("figure_strength", 11),
-        ("table_depth", 168),
-        ("table_controls", 43),
+        # Two data sets; PC and HEP in three seeds; backprop at six rates, at depth 128 at three, and at the chosen
+        # one in two more seeds.
+        ("table_depth", 2 * (6 * (3 + 3) + 5 * (6 + 2) + (3 + 2))),
+        ("table_controls", sum(CONTROLS.values())),
     ],
 )
 def test_a_named_target_needs_its_own_runs_alone(project, target, jobs):
