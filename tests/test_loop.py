@@ -224,6 +224,14 @@ def test_a_run_at_chance_with_an_absurd_loss_has_diverged(tiny, out):
     ]
 
 
+@pytest.mark.parametrize(("loss", "status"), [(2302.0, "ok"), (2303.0, "diverged")])
+def test_a_finite_loss_on_validation_ends_a_run_where_it_is_beyond_all_reason(
+    tiny, out, monkeypatch, loss, status
+):
+    monkeypatch.setattr(training, "evaluate", lambda *arguments: (loss, 0.1))
+    assert training.train(tiny("backprop", epochs=1), out, QUIET)["status"] == status
+
+
 def test_a_gradient_that_is_not_finite_is_not_applied(tiny, out, monkeypatch):
     learner = rule("backprop")
     gradient, updates = learner.gradient, []
