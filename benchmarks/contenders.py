@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import torch
 
-from highways.energy import Highways
 from highways.inference import relax
-from highways.network import Architecture, initialise
-from highways.spec import Highway, Inference, Learning, Network, RunSpec
+from highways.model.energy import Highways
+from highways.model.network import Architecture, initialise
+from highways.specs.run import Highway, Inference, Learning, Network, RunSpec
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,14 @@ from unittest import mock
 import torch
 from torch import Tensor
 
-from highways import config, data, methods, network, optimisation
-from highways.machine import Machine
-from highways.network import Parameters
-from highways.runs import cell_spec
-from highways.spec import RunSpec
+from highways import data, methods
+from highways.experiments import configuration
+from highways.experiments.runs import cell_spec
+from highways.methods import weight_step
+from highways.model import network
+from highways.model.network import Parameters
+from highways.specs.run import RunSpec
+from highways.training.machine import Machine
 
 BATCH = 128
 
@@ -28,7 +31,7 @@ def tf32(t: Tensor) -> Tensor:
     return ((bits + 0x0FFF + ((bits >> 13) & 1)) & ~0x1FFF).view(torch.float32)
 
 
-def weight_step(spec: RunSpec, parameters: Parameters, x: Tensor, y: Tensor, kernel: str) -> list[Tensor]:
+def step_of(spec: RunSpec, parameters: Parameters, x: Tensor, y: Tensor, kernel: str) -> list[Tensor]:
     """dE/dW of every matrix, in double precision."""
     rule = methods.rule(spec.method)(spec, parameters, kernel)
     return [matrix.double() for matrix in rule.gradient(parameters, x, y, 0).weights.matrices()]
@@ -46,7 +49,7 @@ def main() -> None:
     depth, method = int(sys.argv[1]), sys.argv[2]
     updates = int(sys.argv[3]) if len(sys.argv) > 3 else 0
     Machine().prepared("float32")
-    spec = cell_spec(config.load(Path(__file__).parents[1] / "config.yaml"), "mnist", depth, method, 0)
+    spec = cell_spec(configuration.load(Path(__file__).parents[1] / "config.yaml"), "mnist", depth, method, 0)
     images = data.load("mnist").train
     parameters = network.initialise(spec, 784, 10)
     stream = torch.Generator().manual_seed(0)
@@ -56,19 +59,19 @@ def main() -> None:
         return images.images[indices].float(), y.float()
 
     rule = methods.rule(method)(spec, parameters, "native")
-    optimizer = optimisation.weight_optimizer(spec, parameters)
+    optimizer = weight_step.weight_optimizer(spec, parameters)
     for update in range(updates):
         chosen = torch.randint(0, len(images.labels), (BATCH,), generator=stream)
         weights = rule.gradient(parameters, *batch(chosen), update).weights
-        optimisation.apply(optimizer, parameters, weights, spec.learning.lr)
+        weight_step.apply(optimizer, parameters, weights, spec.learning.lr)
     x, y = batch(torch.arange(BATCH))
     wide = Parameters(**{name: tensor.double() for name, tensor in parameters.named().items()})
     double = RunSpec.from_dict({**spec.to_dict(), "dtype": "float64"})
-    exact = weight_step(double, wide, x.double(), y.double(), "batched")
+    exact = step_of(double, wide, x.double(), y.double(), "batched")
     bmm = torch.bmm
     with mock.patch.object(torch, "bmm", lambda a, b: bmm(tf32(a), tf32(b))):
-        steps = {"TF32": weight_step(spec, parameters, x, y, "batched")}
-    steps |= {kernel: weight_step(spec, parameters, x, y, kernel) for kernel in ("native", "mixed")}
+        steps = {"TF32": step_of(spec, parameters, x, y, "batched")}
+    steps |= {kernel: step_of(spec, parameters, x, y, kernel) for kernel in ("native", "mixed")}
     for name, step in steps.items():
         row = {"depth": depth, "method": method, "updates": updates, "arithmetic": name}
         print(json.dumps(row | compared(step, exact)), flush=True)

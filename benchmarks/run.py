@@ -21,8 +21,8 @@ from contenders import Size, estep, hot, streaming
 from highways.files import write_atomically, write_text
 from highways.inference import native
 from highways.inference.build import BuildError
-from highways.machine import Machine
 from highways.provenance import git_state
+from highways.training.machine import Machine
 from measure import in_turn, median, peer, worker
 
 FULL = {"depths": {8: 96, 32: 96, 128: 96}, "repeats": 7, "slow_repeats": 2}

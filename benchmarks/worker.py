@@ -12,9 +12,9 @@ import torch
 from contenders import Size, estep
 from highways.inference import native
 from highways.inference.estep import EStep
-from highways.machine import Machine
-from highways.network import Architecture, Parameters, initialise
-from highways.spec import Inference, Learning, Network, RunSpec
+from highways.model.network import Architecture, Parameters, initialise
+from highways.specs.run import Inference, Learning, Network, RunSpec
+from highways.training.machine import Machine
 from measure import in_turn
 
 

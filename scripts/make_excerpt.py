@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from highways import data
-from highways.randomness import generator
+from highways.model.randomness import generator
 
 TRAIN_COUNT, TEST_COUNT, CLASSES = 4_000, 1_000, 10
 

@@ -9,8 +9,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 
-from highways import config as configuration
-from highways.spec import Highway, Inference, Learning, Network, RunSpec
+from highways.experiments import configuration
+from highways.specs.run import Highway, Inference, Learning, Network, RunSpec
 
 ROOT = Path(__file__).parents[1]
 EXCERPT = "fashion_mnist_excerpt"

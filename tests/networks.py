@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from highways import methods
-from highways.energy import Highways, Predictions, Relaxed, errors, predict
 from highways.inference import relax
 from highways.methods import METHODS
-from highways.network import Architecture, Parameters, first_prediction, initialise
-from highways.spec import RunSpec
+from highways.model.energy import Highways, Predictions, Relaxed, errors, predict
+from highways.model.network import Architecture, Parameters, first_prediction, initialise
+from highways.specs.run import RunSpec
 
 INPUTS, CLASSES = 5, 4
 KERNELS = ("reference", "batched")

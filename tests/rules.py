@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from highways import optimisation
-from highways.methods import backprop
-from highways.network import Parameters
+from highways.methods import backprop, weight_step
+from highways.model.network import Parameters
 from networks import CLASSES, READINGS, PlainNetwork, Problem, make_problem, name_of, stream
 
 ALL_READINGS = pytest.mark.parametrize("reading", READINGS, ids=name_of)
@@ -92,13 +91,13 @@ def batches(problem: Problem, count: int) -> list[tuple[Tensor, Tensor]]:
 
 def train(problem: Problem, count: int, rule: Any) -> None:
     """Updates of the problem's parameters, as the training loop makes them."""
-    optimizer = optimisation.weight_optimizer(problem.spec, problem.parameters)
+    optimizer = weight_step.weight_optimizer(problem.spec, problem.parameters)
     lr = problem.spec.learning.lr
     for x, y in batches(problem, count):
         gradient = rule.gradient(problem.parameters, x, y)
 
         def descend(weights: Parameters = gradient.weights) -> None:
-            optimisation.apply(optimizer, problem.parameters, weights, lr)
+            weight_step.apply(optimizer, problem.parameters, weights, lr)
 
         rule.step(problem.parameters, gradient, lr, descend)
 

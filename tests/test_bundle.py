@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 
 from highways import data, record
-from highways.bundle import BundleError, Packed, choose, pack
 from highways.cli import main
 from highways.collection import CollectionError, collect
-from highways.runs import Run
+from highways.experiments.bundle import BundleError, Packed, choose, pack
+from highways.experiments.runs import Run
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_what_is_no_file_is_not_packed(linked, tmp_path, monkeypatch):
     package = tmp_path / "package"
     package.mkdir()
     (package / "module.py").symlink_to(tmp_path / "absent.py")
-    monkeypatch.setattr("highways.bundle.PACKAGE", package)
+    monkeypatch.setattr("highways.experiments.bundle.PACKAGE", package)
     with pytest.raises(BundleError, match=r"module\.py: not a file, or a link to none"):
         pack(packed, str(folder), tmp_path / "bundle.tar.gz")
     assert not list(tmp_path.glob("*.tar.gz*"))

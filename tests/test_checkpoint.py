@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from highways import checkpoint
-from highways import train as training
-from highways.claim import checkpoint_path
-from highways.interruption import Interruptible
-from highways.machine import Machine
-from highways.spec import Learning
 from highways.specs.options import Dkp
+from highways.specs.run import Learning
+from highways.training import checkpoint
+from highways.training import loop as training
+from highways.training.claim import checkpoint_path
+from highways.training.interruption import Interruptible
+from highways.training.machine import Machine
 
 QUIET = Machine(quiet=True)
 

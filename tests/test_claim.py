@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from highways import record
-from highways import train as training
-from highways.claim import InUseError, checkpoint_path, only_one
 from highways.cli import main
-from highways.interruption import Interrupted
-from highways.machine import Machine
-from highways.progress import heartbeat_path
 from highways.record import RecordError
-from highways.spec import Inference, Network
+from highways.specs.run import Inference, Network
+from highways.training import loop as training
+from highways.training.claim import InUseError, checkpoint_path, only_one
+from highways.training.interruption import Interrupted
+from highways.training.machine import Machine
+from highways.training.progress import heartbeat_path
 
 QUIET = Machine(quiet=True)
 HOLD = (

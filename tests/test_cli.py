@@ -13,11 +13,11 @@ import torch
 from highways import record
 from highways.cli import main
 from highways.cli.keys import keys_of
+from highways.experiments.runs import cell_spec
 from highways.methods import METHODS, meta_pcn
-from highways.progress import heartbeat_path
-from highways.runs import cell_spec
-from highways.spec import Conventions
 from highways.specs import options
+from highways.specs.run import Conventions
+from highways.training.progress import heartbeat_path
 
 
 @pytest.fixture(autouse=True)
@@ -163,7 +163,7 @@ def test_numbers_on_the_command_line_are_numbers(tiny, tmp_path, monkeypatch, te
         trained.append(spec)
         return {"test_accuracy": 0.5, "best_epoch": 1, "status": "ok"}
 
-    monkeypatch.setattr("highways.train.train", train)
+    monkeypatch.setattr("highways.training.loop.train", train)
     change = ["--set", f"highway.alpha={text}", "--out", str(tmp_path / "r.json")]
     assert main(["train", "--spec", tiny().to_json(), *change]) == 0
     assert [spec.highway.alpha for spec in trained] == [value]
@@ -281,7 +281,7 @@ def test_the_learning_rate_comes_from_a_selection(tiny, tmp_path, capsys):
 
 
 def test_a_network_that_does_not_fit_in_memory_is_one_line(tiny, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("highways.train.train", lambda *arguments: torch.empty(2**50))
+    monkeypatch.setattr("highways.training.loop.train", lambda *arguments: torch.empty(2**50))
     failed = failure(capsys, "train", "--spec", tiny().to_json(), "--out", str(tmp_path / "r.json"))
     assert "out of memory" in failed
 
@@ -348,7 +348,7 @@ def test_a_locale_without_greek_letters_stops_no_command(tmp_path):
 @pytest.fixture
 def one_cell(paper, tmp_path) -> tuple[str, Path, list[str]]:
     """A configuration of six tiny runs, as JSON; the folder of their records; the paths of these."""
-    from highways import config
+    from highways.experiments import configuration
 
     cells = [{"dataset": "fashion_mnist_excerpt", "depth": 4}]
     arm = {"name": "pc", "title": "PC", "method": "pc"}
@@ -378,7 +378,7 @@ def one_cell(paper, tmp_path) -> tuple[str, Path, list[str]]:
             "rules": [{**arm, "tuned": False}],
         },
     }
-    return json.dumps(paper), tmp_path / "runs", list(config.all_runs(paper))
+    return json.dumps(paper), tmp_path / "runs", list(configuration.all_runs(paper))
 
 
 def test_status_tells_what_became_of_every_run(one_cell, capsys):
@@ -387,9 +387,9 @@ def test_status_tells_what_became_of_every_run(one_cell, capsys):
     assert main(command) == 3
     assert capsys.readouterr().out == "6 runs: 6 not run\n"
 
-    from highways import config
+    from highways.experiments import configuration
 
-    specs = {path: run.spec for path, run in config.all_runs(json.loads(config_text)).items()}
+    specs = {path: run.spec for path, run in configuration.all_runs(json.loads(config_text)).items()}
     files = [runs / f"{path}.json" for path in paths]
     done, broken, outdated, running, interrupted, diverged = files
     for file, path in zip(files[:1], paths, strict=False):

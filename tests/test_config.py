@@ -6,10 +6,9 @@ from collections import Counter
 import pytest
 import yaml
 
-from highways import config as configuration
-from highways import runs
-from highways.fields import SpecError
-from highways.runs import cell_spec, kernel, sweep_runs
+from highways.experiments import configuration, runs
+from highways.experiments.runs import cell_spec, kernel, sweep_runs
+from highways.specs.fields import SpecError
 from mappings import changed
 
 
@@ -169,7 +168,7 @@ def test_a_file_that_is_no_configuration_is_one_line(tmp_path, content):
 
 def test_the_images_of_a_data_set_are_counted_as_the_loader_splits_them():
     from highways.data import SOURCES
-    from highways.spec import DATASETS
+    from highways.specs.run import DATASETS
 
     assert DATASETS.keys() == SOURCES.keys()
     assert {name: images.validation for name, images in DATASETS.items()} == {
@@ -224,7 +223,7 @@ def test_the_reference_of_the_folder_counts(paper, tmp_path, monkeypatch):
 
 
 def test_a_whole_configuration_stays_as_it_is(paper):
-    from highways.config_files import completed
+    from highways.experiments.config_files import completed
 
     assert completed(paper) == paper
 

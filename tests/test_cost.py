@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from highways import cost
 from highways.cli import main
-from highways.config import all_runs
-from highways.runs import density_runs, strength_runs, table_runs
-from highways.spec import Conventions, Highway, Inference, Learning, Network, RunSpec
+from highways.experiments import cost
+from highways.experiments.configuration import all_runs
+from highways.experiments.runs import density_runs, strength_runs, table_runs
 from highways.specs.registry import METHODS
+from highways.specs.run import Conventions, Highway, Inference, Learning, Network, RunSpec
 from mappings import changed
 from networks import make_spec
 
@@ -25,7 +25,7 @@ def test_operations_are_those_that_torch_counts(deep):
     from torch.utils.flop_counter import FlopCounterMode
 
     from highways.methods import rule
-    from highways.network import initialise
+    from highways.model.network import initialise
 
     spec = replace(deep, inference=Inference("euler", 0.01, 3), conventions=Conventions(activation="post"))
     parameters = initialise(spec, 784, 10)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from highways.diagnostics import per_layer
+from highways.training.diagnostics import per_layer
 from networks import (
     PlainNetwork,
     Problem,

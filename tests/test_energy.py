@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from highways import energy, network
 from highways.inference import reference
-from highways.network import Architecture, Parameters
+from highways.model import energy, network
+from highways.model.network import Architecture, Parameters
 from networks import (
     READINGS,
     PlainNetwork,

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from highways import inference
-from highways.energy import Schedule, errors, state_gradient
 from highways.inference import exact_float32, reference
 from highways.inference.optimizer import state_optimizer
 from highways.methods.feedback import feedback_matrices
-from highways.network import feedforward, first_prediction
-from highways.spec import Inference
+from highways.model.energy import Schedule, errors, state_gradient
+from highways.model.network import feedforward, first_prediction
+from highways.specs.run import Inference
 from networks import ACTIVATIONS, KERNELS, PlainNetwork, Problem, backprop_errors, make_problem, name_of, stream
 
 ALL_KERNELS = pytest.mark.parametrize("kernel", KERNELS)

@@ -10,7 +10,7 @@ import pytest
 
 COMMAND = [sys.executable, "-m", "highways", "train"]
 # What a signal meets: the import of the package, that of torch, and the preparation of the training.
-MOMENTS = ("highways.cli.shared", "torch", "highways.inference", "highways.data", "highways.diagnostics")
+MOMENTS = ("highways.cli.shared", "torch", "highways.inference", "highways.data", "highways.training.diagnostics")
 AT_IMPORT = """
 import os, runpy, sys
 moment, signum, *arguments = sys.argv[1:]

@@ -9,17 +9,18 @@ import pytest
 import torch
 from torch.nn import functional as F  # noqa: N812
 
-from highways import evaluation, record
-from highways import train as training
+from highways import record
 from highways.data import load
-from highways.diagnostics import per_layer
-from highways.divergence import LARGEST_LOSS, has_diverged
-from highways.evaluation import evaluate
-from highways.interruption import Interrupted
-from highways.machine import Machine
 from highways.methods import rule
-from highways.network import Architecture, initialise
-from highways.spec import Learning
+from highways.model.network import Architecture, initialise
+from highways.specs.run import Learning
+from highways.training import evaluation
+from highways.training import loop as training
+from highways.training.diagnostics import per_layer
+from highways.training.divergence import LARGEST_LOSS, has_diverged
+from highways.training.evaluation import evaluate
+from highways.training.interruption import Interrupted
+from highways.training.machine import Machine
 
 QUIET = Machine(quiet=True)
 BATCH, BATCHES, LAST = 128, 24, 56  # 3,000 images

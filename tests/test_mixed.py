@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from highways import data, methods
-from highways.energy import Errors, Schedule
-from highways.fields import SpecError
+from highways.experiments.runs import cell_spec
 from highways.inference import build, choose_kernel, mixed, native
-from highways.network import Parameters, initialise
-from highways.runs import cell_spec
+from highways.model.energy import Errors, Schedule
+from highways.model.network import Parameters, initialise
+from highways.specs.fields import SpecError
 from highways.specs.options import Mupc
 from test_native import (
     ADAM,

@@ -13,15 +13,15 @@ import torch
 from torch import Tensor
 
 from highways.cli import main
-from highways.energy import Errors, Highways, Schedule, predict
-from highways.fields import SpecError
 from highways.inference import KERNELS, batched, build, choose_kernel, native, reference, relax
 from highways.inference.estep import EStep
-from highways.machine import Machine
 from highways.methods import rule
-from highways.network import Architecture, Parameters, first_prediction, initialise
-from highways.spec import Conventions, Highway, Inference, Learning, Network, RunSpec
+from highways.model.energy import Errors, Highways, Schedule, predict
+from highways.model.network import Architecture, Parameters, first_prediction, initialise
+from highways.specs.fields import SpecError
 from highways.specs.options import Mupc, Precision
+from highways.specs.run import Conventions, Highway, Inference, Learning, Network, RunSpec
+from highways.training.machine import Machine
 
 READINGS = [
     {"activation": activation, "normalise_output_input": normalised, "bias": bias}

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from highways.data import load
-from highways.network import Architecture, feedforward, initialise, sweep
-from highways.randomness import generator
+from highways.model.network import Architecture, feedforward, initialise, sweep
+from highways.model.randomness import generator
 from networks import KERNELS, READINGS, PlainNetwork, make_problem, make_spec, name_of, stream
 
 WIDE = {"depth": 6, "width": 128}

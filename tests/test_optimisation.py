@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from highways import optimisation
-from highways.network import Parameters, initialise
-from highways.spec import Learning
+from highways.methods import weight_step
+from highways.model.network import Parameters, initialise
 from highways.specs import options
+from highways.specs.run import Learning
 from networks import make_spec, stream
 
 
@@ -55,7 +55,7 @@ def test_stacked_weights_learn_as_separate_weights_do(depth: int, gain_decays: b
     ]
     groups = [group for group in groups if group["params"]]
     theirs = torch.optim.AdamW(groups, eps=1e-5, foreach=False)
-    ours = optimisation.weight_optimizer(spec, parameters)
+    ours = weight_step.weight_optimizer(spec, parameters)
     gain = groups[0]["params"] if len(groups) == 2 else []
     for update, gradient in enumerate(gradients_like(parameters, 6)):
         lr = 0.02 / (1 + update)
@@ -65,7 +65,7 @@ def test_stacked_weights_learn_as_separate_weights_do(depth: int, gain_decays: b
         for group in theirs.param_groups:
             group["lr"] = lr
         theirs.step()
-        optimisation.apply(ours, parameters, gradient, lr)
+        weight_step.apply(ours, parameters, gradient, lr)
         for name, tensor in parameters.named().items():
             expected = {**single, "gain": gain}[name]
             for ours_layer, layer in zip(layers(tensor, name), expected, strict=True):
@@ -87,8 +87,8 @@ def test_the_update_is_torchs_bit_for_bit(dtype: str, fused: bool) -> None:
         eps=1e-5,
         fused=fused,
     )
-    groups = [optimisation.Group(gains, 1e-5, 0.0), optimisation.Group(others, 1e-5, 0.15, scale=2.0)]
-    ours, adamw = start, optimisation.AdamW(start, groups, fused=fused)
+    groups = [weight_step.Group(gains, 1e-5, 0.0), weight_step.Group(others, 1e-5, 0.15, scale=2.0)]
+    ours, adamw = start, weight_step.AdamW(start, groups, fused=fused)
     for update, gradient in enumerate(gradients_like(Parameters(**start), 12)):
         lr = 0.02 / (1 + update)
         for name, tensor in gradient.named().items():
@@ -97,7 +97,7 @@ def test_the_update_is_torchs_bit_for_bit(dtype: str, fused: bool) -> None:
         optimizer.param_groups[1]["lr"] = 2.0 * lr
         optimizer.step()
         if update == 5:
-            saved, adamw = adamw.state_dict(), optimisation.AdamW(ours, groups, fused=fused)
+            saved, adamw = adamw.state_dict(), weight_step.AdamW(ours, groups, fused=fused)
             adamw.load_state_dict(saved)
         adamw.step(ours, gradient.named(), lr)
         for name, tensor in ours.items():
@@ -106,9 +106,9 @@ def test_the_update_is_torchs_bit_for_bit(dtype: str, fused: bool) -> None:
 
 def test_a_state_of_other_tensors_is_refused() -> None:
     small, large = {"w": torch.zeros(1)}, {"w": torch.zeros(3)}
-    groups = [optimisation.Group(("w",), 1e-8, 0.0)]
+    groups = [weight_step.Group(("w",), 1e-8, 0.0)]
     with pytest.raises(ValueError, match=r"w: shape \(1,\) for \(3,\)"):
-        optimisation.AdamW(large, groups).load_state_dict(optimisation.AdamW(small, groups).state_dict())
+        weight_step.AdamW(large, groups).load_state_dict(weight_step.AdamW(small, groups).state_dict())
 
 
 @pytest.mark.parametrize("method", ["hep", "lra"])
@@ -131,7 +131,7 @@ def test_a_gain_without_a_gradient_decays_only_on_demand(gain_decays: bool) -> N
     parameters = initialise(spec, 5, 4)
     before = parameters.clone()
     zero = Parameters(**{name: torch.zeros_like(tensor) for name, tensor in parameters.named().items()})
-    optimisation.apply(optimisation.weight_optimizer(spec, parameters), parameters, zero, lr=0.5)
+    weight_step.apply(weight_step.weight_optimizer(spec, parameters), parameters, zero, lr=0.5)
     kept = 1 - 0.5 * 0.1
     torch.testing.assert_close(parameters.gain, before.gain * (kept if gain_decays else 1.0))
     for ours, start in zip(parameters.matrices(), before.matrices(), strict=True):
@@ -143,7 +143,7 @@ def test_the_first_update_steps_down_the_gradient_by_the_learning_rate(dtype: st
     spec = make_spec(dtype=dtype, learning={"weight_decay": 0.0})
     parameters = initialise(spec, 5, 4)
     before, (gradient,) = parameters.clone(), gradients_like(parameters, 1)
-    optimisation.apply(optimisation.weight_optimizer(spec, parameters), parameters, gradient, lr=0.25)
+    weight_step.apply(weight_step.weight_optimizer(spec, parameters), parameters, gradient, lr=0.25)
     for name, tensor in parameters.named().items():
         torch.testing.assert_close(
             tensor - before.named()[name], -0.25 * gradient.named()[name].sign(), rtol=0, atol=1e-5
@@ -155,7 +155,7 @@ def test_the_first_update_steps_down_the_gradient_by_the_learning_rate(dtype: st
 
 def rates(updates: int, **settings: Any) -> list[float]:
     learning = Learning(**{"lr": 0.1, **settings})
-    return [optimisation.learning_rate(learning, update, updates) for update in range(updates)]
+    return [weight_step.learning_rate(learning, update, updates) for update in range(updates)]
 
 
 def test_a_constant_rate_is_constant() -> None:
@@ -171,7 +171,7 @@ def test_the_rate_warms_up_linearly_and_is_full_at_the_end_of_warm_up() -> None:
 def test_after_warm_up_the_rate_falls_as_half_a_cosine_to_zero_at_the_horizon() -> None:
     learning = Learning(lr=0.1, schedule="warmup_cosine", warmup_fraction=0.2)
     for update, expected in ((20, 0.1), (60, 0.05), (40, 0.05 * (1 + math.sqrt(0.5))), (100, 0.0), (130, 0.0)):
-        assert optimisation.learning_rate(learning, update, 100) == pytest.approx(expected, abs=1e-17)
+        assert weight_step.learning_rate(learning, update, 100) == pytest.approx(expected, abs=1e-17)
     falling = rates(100, schedule="warmup_cosine", warmup_fraction=0.2)[20:]
     assert falling == sorted(falling, reverse=True)
     assert 0 < falling[-1] < 1e-4

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from highways import paper
-from highways.config import load
+from highways.experiments.configuration import load
 from highways.methods import METHODS
 from highways.paper import DepthSettings, LayerError, Published
 

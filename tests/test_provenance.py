@@ -54,11 +54,11 @@ def test_the_meaning_of_a_module_is_its_tokens(tmp_path):
 @pytest.mark.parametrize(
     ("file", "old", "new"),
     [
-        ("energy.py", "\nfrom typing", "\n# a comment\n\nfrom typing"),
-        ("energy.py", '"""The paper\'s', '"""Of the paper: the'),
+        ("model/energy.py", "\nfrom typing", "\n# a comment\n\nfrom typing"),
+        ("model/energy.py", '"""The paper\'s', '"""Of the paper: the'),
         ("inference/estep.cpp", "namespace {", "// a comment\nnamespace {  // another"),
         ("inference/build.py", '"lock"', '"a-lock"'),
-        ("analysis/style.py", "import", "import os\nimport"),
+        ("analysis/figures/style.py", "import", "import os\nimport"),
     ],
 )
 def test_what_changes_no_number_changes_no_fingerprint(package, file, old, new):
@@ -87,7 +87,7 @@ def changed_by(package: Path, fingerprint: Callable[[str], str], file: str, old:
     [
         ("propagation/chain.py", "return", "return 2 *", EVERY),
         ("inference/optimizer.py", "BETA_1, BETA_2 = 0.9", "BETA_1, BETA_2 = 0.8", EVERY),
-        ("spec.py", "(depth - i) % k == 0", "(depth - i) % k == 1", EVERY),
+        ("specs/run.py", "(depth - i) % k == 0", "(depth - i) % k == 1", EVERY),
         ("inference/batched.py", "return", "return 2 *", RELAXING),
         ("inference/estep.cpp", "BETA_1 = 0.9", "BETA_1 = 0.8", RELAXING),
         ("methods/precision.py", "return", "return 2 *", {"precision"}),
@@ -101,12 +101,12 @@ def test_what_changes_traces_changes_their_fingerprint(package, file, old, new, 
 @pytest.mark.parametrize(
     ("file", "old", "new", "methods"),
     [
-        ("energy.py", "0.5 *", "0.4 *", EVERY),
+        ("model/energy.py", "0.5 *", "0.4 *", EVERY),
         ("inference/estep.cpp", "BETA_1 = 0.9", "BETA_1 = 0.8", RELAXING),
         ("inference/flags.py", '"-O3"', '"-O3", "-ffast-math"', RELAXING),
         ("inference/optimizer.py", "BETA_1, BETA_2 = 0.9", "BETA_1, BETA_2 = 0.8", RELAXING),
-        ("machine.py", "flush_denormal(True)", "flush_denormal(False)", EVERY),
-        ("spec.py", "(depth - i) % k == 0", "(depth - i) % k == 1", EVERY),
+        ("training/machine.py", "flush_denormal(True)", "flush_denormal(False)", EVERY),
+        ("specs/run.py", "(depth - i) % k == 0", "(depth - i) % k == 1", EVERY),
         ("methods/feedback.py", "(spec.highway.sigma_v *", "(2 * spec.highway.sigma_v *", {"hep", "dfa"}),
         ("methods/hep.py", "self.spec.highway.alpha *", "2 * self.spec.highway.alpha *", {"hep"}),
         ("methods/pc.py", "initial[-1]", "initial[0]", RELAXING),

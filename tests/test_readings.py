@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from highways import config as configuration
-from highways.controls import arms, control_runs
-from highways.fields import SpecError
-from highways.readings import reading_runs, readings, settings_of
-from highways.runs import cell_runs, cell_spec, table_runs
+from highways.experiments import configuration
+from highways.experiments.ablations import arms, control_runs
+from highways.experiments.readings import reading_runs, readings, settings_of
+from highways.experiments.runs import cell_runs, cell_spec, table_runs
+from highways.specs.fields import SpecError
 from mappings import changed
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from highways import record
-from highways import train as training
-from highways.divergence import has_diverged
 from highways.files import read_json, short, strict_json, write_text
-from highways.machine import Machine
 from highways.record import RecordError
+from highways.training import loop as training
+from highways.training.divergence import has_diverged
+from highways.training.machine import Machine
 
 QUIET = Machine(quiet=True)
 RUNS = Path(__file__).parents[1] / "results" / "reference" / "runs"
@@ -20,7 +20,7 @@ RUNS = Path(__file__).parents[1] / "results" / "reference" / "runs"
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):
     """A record of three epochs; the test changes a copy."""
-    from highways.spec import Learning, Network, RunSpec
+    from highways.specs.run import Learning, Network, RunSpec
 
     spec = RunSpec("fashion_mnist_excerpt", "backprop", Network(4, width=16), Learning(2e-3), epochs=3)
     out = tmp_path_factory.mktemp("good") / "r.json"

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from highways import config as configuration
-from highways import record, status
-from highways.analysis import commands, frame
+from highways import record
+from highways.analysis import commands
+from highways.analysis.data import frame
 from highways.analysis.sections import ITEMS
 from highways.cli import main
 from highways.collection import collect, index, renew
 from highways.errors import UserError
-from highways.results import INDEX, Reference, Results, Sources
-from highways.runs import Run, table_runs
+from highways.experiments import configuration, status
+from highways.experiments.results import INDEX, Reference, Results, Sources
+from highways.experiments.runs import Run, table_runs
 from highways.workflow import Workflow, check_profile, check_results, paths
 
 ROOT = Path(__file__).parents[1]

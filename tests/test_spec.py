@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from highways import status
-from highways.fields import SpecError
-from highways.runs import Run
-from highways.spec import Conventions, Highway, Learning, Network, RunSpec
+from highways.experiments import status
+from highways.experiments.runs import Run
+from highways.specs.fields import SpecError
+from highways.specs.run import Conventions, Highway, Learning, Network, RunSpec
 from mappings import changed
 from networks import make_spec
 

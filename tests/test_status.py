@@ -7,13 +7,13 @@ import time
 
 import pytest
 
-from highways import status
-from highways import train as training
-from highways.bundle import choose
 from highways.cli import main
-from highways.machine import Machine
-from highways.progress import heartbeat_path
-from highways.runs import Run
+from highways.experiments import status
+from highways.experiments.bundle import choose
+from highways.experiments.runs import Run
+from highways.training import loop as training
+from highways.training.machine import Machine
+from highways.training.progress import heartbeat_path
 
 DEEP = "[" * 200_000
 BEAT = {"pid": os.getpid(), "epoch": 1, "epochs": 2, "batch": 3, "batches": 9}

@@ -8,9 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from highways import config as configuration
 from highways.analysis import texts
-from highways.results import Sources
+from highways.experiments import configuration
+from highways.experiments.results import Sources
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "results/reference"

@@ -11,16 +11,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from highways import checkpoint, record
-from highways import train as training
+from highways import record
 from highways.cli import main
 from highways.data import load
-from highways.evaluation import evaluate
-from highways.machine import Machine
 from highways.methods import rule
-from highways.network import Architecture, feedforward, initialise
-from highways.spec import Conventions, Highway, Inference, Learning, Network
+from highways.model.network import Architecture, feedforward, initialise
 from highways.specs.options import Dkp, DkpPc, Lra
+from highways.specs.run import Conventions, Highway, Inference, Learning, Network
+from highways.training import checkpoint
+from highways.training import loop as training
+from highways.training.evaluation import evaluate
+from highways.training.machine import Machine
 
 QUIET = Machine(quiet=True)
 CHANCE = 0.1

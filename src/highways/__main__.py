@@ -2,7 +2,7 @@
 
 import sys
 
-from highways.interruption import ended_by_signals
+from highways.training.interruption import ended_by_signals
 
 
 def main() -> int:

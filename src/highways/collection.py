@@ -8,13 +8,13 @@ from typing import Any
 
 from highways import record
 from highways.errors import UserError
-from highways.fields import SpecError
-from highways.progress import heartbeat_path
+from highways.experiments.results import Reference, sweep_hash, sweeps
+from highways.experiments.runs import Run
+from highways.experiments.status import FINISHED, differences, selections_folder, state
 from highways.propagation.spec import Propagation
-from highways.results import Reference, sweep_hash, sweeps
-from highways.runs import Run
-from highways.spec import RunSpec
-from highways.status import FINISHED, differences, selections_folder, state
+from highways.specs.fields import SpecError
+from highways.specs.run import RunSpec
+from highways.training.progress import heartbeat_path
 
 _ASKED_FOR_BY_NOBODY = "left: the configuration does not ask for it"
 _THERE = "left: there is one already"

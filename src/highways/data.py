@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from highways.errors import UserError
-from highways.randomness import generator
+from highways.model.randomness import generator
 
 ENVIRONMENT = "HIGHWAYS_DATA"
 DEBIAN_FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")

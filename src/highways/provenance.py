@@ -21,30 +21,30 @@ PACKAGE = Path(__file__).parent
 HARMLESS = frozenset(
     {
         "__init__",
-        "checkpoint",
-        "claim",
+        "training/checkpoint",
+        "training/claim",
         "errors",
-        "fields",
+        "specs/fields",
         "files",
         "inference/build",
-        "interruption",
-        "progress",
+        "training/interruption",
+        "training/progress",
         "provenance",
         "record",
         "record_checks",
-        "resume",
+        "training/resume",
         "specs/cost",
         "specs/registry",
     }
 )
 # Counted, but not followed: it chooses a kernel, on which only a method that imports `inference` depends.
-NOT_FOLLOWED = frozenset({"machine"})
+NOT_FOLLOWED = frozenset({"training/machine"})
 # Of the settings of all methods only those of the method itself count, with what they are built on.
 OPTIONS = "specs/options"
 # What is compiled counts with the module that calls it.
 COMPILED = {"inference/native": ("*.cpp", "*.h", "*.hpp", "flags.py")}
 
-TRAINING, TRACING = "train", "propagation/relaxation"
+TRAINING, TRACING = "training/loop", "propagation/relaxation"
 
 
 def training_code(method: str) -> str:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from highways.errors import UserError
-from highways.fields import SpecError
 from highways.files import read_json, short, write_text
 from highways.provenance import training_code
 from highways.record_checks import contradiction
-from highways.spec import RunSpec
+from highways.specs.fields import SpecError
+from highways.specs.run import RunSpec
 
 VERSION = 2
 _NUMBERS = re.compile(r"\[[\s\d.,e+\-nul]*\]")

@@ -5,8 +5,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from highways.divergence import has_diverged
-from highways.spec import DATASETS, RunSpec
+from highways.specs.run import DATASETS, RunSpec
+from highways.training.divergence import has_diverged
 
 Document = Mapping[str, Any]
 _OF_EPOCH = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy")

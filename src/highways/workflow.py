@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from highways import cost, provenance
+from highways import provenance
 from highways.analysis.sections import ITEMS, Item
-from highways.config import expand
 from highways.errors import UserError
-from highways.propagation import plan
+from highways.experiments import cost
+from highways.experiments import relaxations as plan
+from highways.experiments.configuration import expand
+from highways.experiments.results import Reference, Selected, sweeps
+from highways.experiments.runs import Config, Run, kernel
 from highways.propagation.spec import Propagation
-from highways.results import Reference, Selected, sweeps
-from highways.runs import Config, Run, kernel
 
 
 @dataclass(frozen=True, eq=False)

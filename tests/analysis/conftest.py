@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from highways.config import all_runs, validate
-from highways.runs import Run
+from highways.experiments.configuration import all_runs, validate
+from highways.experiments.runs import Run
 
 _CONFIG: dict[str, Any] = {
     "records": "own",
@@ -170,7 +170,7 @@ def _document(
     curve: list[float | None],
 ) -> dict[str, Any]:
     from highways.record import VERSION
-    from highways.spec import RunSpec
+    from highways.specs.run import RunSpec
 
     depth = spec["network"]["depth"]
     layers = {

@@ -1,6 +1,6 @@
 """Rules in a configuration of their own, and records of their runs."""
 
-from highways.remedies import remedies
+from highways.experiments.baselines import remedies
 from mappings import changed
 
 

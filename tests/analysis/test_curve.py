@@ -2,8 +2,8 @@
 
 import pytest
 
-from highways.analysis import curve as shown
-from highways.readings import curve, curve_runs, reading_runs
+from highways.analysis.claims import curve as shown
+from highways.experiments.readings import curve, curve_runs, reading_runs
 
 HEP = {("pre", 0.001): 0.5, ("pre", 0.01): 0.9, ("post", 0.001): 0.7, ("post", 0.01): 0.62}
 

@@ -5,14 +5,15 @@ import numpy as np
 import pytest
 
 from artefacts import FIGURES, TRACED
-from highways.analysis import commands, style
-from highways.analysis.architecture import draw
-from highways.analysis.drawing import NothingRun
-from highways.config import all_runs
-from highways.controls import control_runs
-from highways.fields import SpecError
+from highways.analysis import commands
+from highways.analysis.figures import style
+from highways.analysis.figures.architecture import draw
+from highways.analysis.figures.drawing import NothingRun
+from highways.experiments.ablations import control_runs
+from highways.experiments.configuration import all_runs
+from highways.experiments.runs import cell_spec, strength_runs
 from highways.methods import METHODS
-from highways.runs import cell_spec, strength_runs
+from highways.specs.fields import SpecError
 
 OF_RUNS = [name for name in FIGURES if ("figure", name) not in TRACED]
 

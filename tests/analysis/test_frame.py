@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from highways.analysis.frame import curves, layers, load
-from highways.config import all_runs
+from highways.analysis.data.frame import curves, layers, load
+from highways.experiments.configuration import all_runs
 
 
 def only(frame, path):

@@ -7,10 +7,10 @@ from remedied import rules, write_all
 from shown import datum, notes
 
 from artefacts import TABLES
-from highways.analysis import predictions, verdict
-from highways.analysis.parts import CAVEAT, FAILS, HOLDS, NOT_RUN
-from highways.analysis.rules import CELL_RULES
-from highways.remedies import remedies as asked_for
+from highways.analysis.claims import predictions, verdict
+from highways.analysis.claims.criteria import CELL_RULES
+from highways.analysis.claims.parts import CAVEAT, FAILS, HOLDS, NOT_RUN
+from highways.experiments.baselines import remedies as asked_for
 
 
 def precise(config, gap):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from highways.analysis import rates as shown
-from highways.rates import rate_runs, rates
-from highways.runs import table_runs
+from highways.analysis.figures import rates as shown
+from highways.experiments.rates import rate_runs, rates
+from highways.experiments.runs import table_runs
 
 
 @pytest.fixture

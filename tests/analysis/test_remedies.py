@@ -10,11 +10,13 @@ from remedied import rules, write_all
 from shown import datum, notes
 
 from artefacts import FIGURES, TABLES
-from highways.analysis import remedies, remedy_figures, rendering, style
-from highways.config import all_runs, validate
-from highways.cost import extra_parameters
-from highways.remedies import remedies as asked_for
-from highways.runs import cell_spec, sweep_runs
+from highways.analysis.data import rendering
+from highways.analysis.figures import baseline_panels, style
+from highways.analysis.tables import baselines
+from highways.experiments.baselines import remedies as asked_for
+from highways.experiments.configuration import all_runs, validate
+from highways.experiments.cost import extra_parameters
+from highways.experiments.runs import cell_spec, sweep_runs
 
 LRA = ("remedies/lra/", "L004/lra")
 
@@ -144,15 +146,15 @@ def test_a_rule_with_forward_skips_stands_below_in_a_block_of_its_own(config, fo
     config["remedies"]["rules"].insert(0, config["remedies"]["rules"].pop())
     table = TABLES["remedies"](config, folder)
     assert list(table.frame.index) == [
-        (remedies.PLAIN, "HEP"),
-        (remedies.PLAIN, "DFA"),
-        (remedies.PLAIN, "LRA-E†"),
-        (remedies.SKIPS, "muPC"),
+        (baselines.PLAIN, "HEP"),
+        (baselines.PLAIN, "DFA"),
+        (baselines.PLAIN, "LRA-E†"),
+        (baselines.SKIPS, "muPC"),
     ]
     assert "muPC" in notes(table, "With forward skips")[0]
     config["remedies"]["rules"][0]["set"] = {"rule.skips": False}
     table = TABLES["remedies"](config, folder)
-    assert next(iter(table.frame.index)) == (remedies.PLAIN, "muPC")
+    assert next(iter(table.frame.index)) == (baselines.PLAIN, "muPC")
     assert not notes(table, "With forward skips")
 
 
@@ -244,7 +246,7 @@ def test_accuracy_is_drawn_by_family_beside_bp_in_grey(config, folder, record):
     write_all(config, record, "dfa", lambda run: 0.9 + 0.02 * run.spec.seed - run.spec.network.depth / 100)
     write_all(config, record, "mupc", 0.8)
     figure = FIGURES["remedies"](config, folder)
-    assert titles(figure) == ["Feedback matrices of their own", "Predictive coding", remedy_figures.SKIPS]
+    assert titles(figure) == ["Feedback matrices of their own", "Predictive coding", baseline_panels.SKIPS]
     assert list(line(figure, "mean:dfa").get_ydata()) == pytest.approx([87, 83])
     assert gids(figure, 0) >= {"mean:dfa", "mean:lra", "reference:backprop"}
     assert "mean:mupc" not in gids(figure, 0) | gids(figure, 1)
@@ -298,12 +300,12 @@ def test_the_bars_are_the_sample_std_and_the_scale_is_that_of_the_error(config, 
 
 
 def test_every_rule_of_the_configuration_has_a_family(paper):
-    found = {remedy.name: remedy_figures.family(remedy) for remedy in asked_for(paper)}
-    assert [name for name, title in found.items() if title == remedy_figures.OTHERS] == list(
-        remedy_figures.REFERENCES
+    found = {remedy.name: baseline_panels.family(remedy) for remedy in asked_for(paper)}
+    assert [name for name, title in found.items() if title == baseline_panels.OTHERS] == list(
+        baseline_panels.REFERENCES
     )
-    assert {name for name, title in found.items() if title == remedy_figures.SKIPS} == {"mupc", "mupc_entropy"}
-    named = [name for names in remedy_figures.FAMILIES.values() for name in names]
+    assert {name for name, title in found.items() if title == baseline_panels.SKIPS} == {"mupc", "mupc_entropy"}
+    named = [name for names in baseline_panels.FAMILIES.values() for name in names]
     assert len(named) == len(set(named))
     assert set(named) <= set(found)
 
@@ -358,14 +360,14 @@ def test_the_cosines_are_those_of_the_deepest_place_where_most_rules_have_run(co
                 for run in remedy.runs():
                     lra = settings(1e-3, 0.3) if name == "lra" and run.selection else None
                     record(run, 0.9, 0.9 if run.selection else 0.5 + run.spec.learning.lr, change=lra)
-    cells = remedies.remedy_cells(config, folder)
-    assert remedy_figures.common_depth(cells) == 4
+    cells = baselines.remedy_cells(config, folder)
+    assert baseline_panels.common_depth(cells) == 4
 
 
 def test_the_family_of_an_entry_is_its_panel(paper):
     paper["remedies"]["rules"][-1]["family"] = "Of one's own"
     paper["remedies"]["rules"][3]["family"] = "Of one's own"
     validate(paper)
-    found = {remedy.name: remedy_figures.family(remedy) for remedy in asked_for(paper)}
+    found = {remedy.name: baseline_panels.family(remedy) for remedy in asked_for(paper)}
     assert found[paper["remedies"]["rules"][3]["name"]] == "Of one's own"
     assert "Of one's own" not in {found[name] for name in ("dkp", "epc")}

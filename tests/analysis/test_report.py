@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from artefacts import TRACED
-from highways import config as configuration
 from highways import paper as published
 from highways.analysis import report
 from highways.analysis.sections import ITEMS, SECTIONS
 from highways.cli import main
-from highways.results import Sources
+from highways.experiments import configuration
+from highways.experiments.results import Sources
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

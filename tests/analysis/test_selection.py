@@ -2,13 +2,13 @@ import json
 
 import pytest
 
-from highways import status
 from highways.analysis import commands
-from highways.analysis.frame import load
-from highways.analysis.selection import SelectionError, select
+from highways.analysis.data.frame import load
+from highways.analysis.data.selection import SelectionError, select
+from highways.experiments import status
+from highways.experiments.baselines import remedies
+from highways.experiments.runs import selection_name, sweep_runs, table_runs
 from highways.record import RecordError
-from highways.remedies import remedies
-from highways.runs import selection_name, sweep_runs, table_runs
 
 
 @pytest.fixture

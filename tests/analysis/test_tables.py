@@ -7,15 +7,15 @@ import pytest
 from shown import datum, notes
 
 from artefacts import TABLES
-from highways import cost
 from highways.analysis import commands
-from highways.analysis.cells import depth_cells
-from highways.analysis.notes import DATASET_TITLES
-from highways.analysis.rendering import Table, to_html, to_latex, write
-from highways.config import all_runs
-from highways.fields import SpecError
-from highways.runs import strength_runs
-from highways.spec import DATASETS
+from highways.analysis.data.cells import depth_cells
+from highways.analysis.data.notes import DATASET_TITLES
+from highways.analysis.data.rendering import Table, to_html, to_latex, write
+from highways.experiments import cost
+from highways.experiments.configuration import all_runs
+from highways.experiments.runs import strength_runs
+from highways.specs.fields import SpecError
+from highways.specs.run import DATASETS
 
 HEP_8 = ("L008/hep", "alpha1.8_k1")
 

@@ -9,12 +9,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from highways import config as configuration
 from highways import paper as published
-from highways.analysis import evidence, measures, parts, rules, trace_rules, verdict
-from highways.analysis.cells import Cell
-from highways.analysis.evidence import Estimate, Ours, Sample, difference
-from highways.analysis.parts import (
+from highways.analysis.claims import criteria, evidence, measures, parts, trace_criteria, verdict
+from highways.analysis.claims.evidence import Estimate, Ours, Sample, difference
+from highways.analysis.claims.parts import (
     CAVEAT,
     CHECKED,
     FAILS,
@@ -29,12 +27,15 @@ from highways.analysis.parts import (
     either,
     overall,
 )
+from highways.analysis.data.cells import Cell
 from highways.cli import main
-from highways.controls import control_runs
-from highways.propagation import plan, trace
+from highways.experiments import configuration
+from highways.experiments import relaxations as plan
+from highways.experiments.ablations import control_runs
+from highways.experiments.runs import density_runs, strength_runs, table_runs
+from highways.propagation import trace
 from highways.propagation.trace import Trace
 from highways.record import RecordError
-from highways.runs import density_runs, strength_runs, table_runs
 from mappings import changed
 
 
@@ -235,7 +236,7 @@ CASES = [
 def test_a_rule_on_one_cell(rule, arguments, cells, wanted):
     claim = {"method": "pc", "datasets": ["mnist"], "depths": [8], **arguments}
     made = Made({("mnist", 8, method): value for method, value in cells.items()})
-    (part,) = rules.ACCURACY_RULES[rule](claim, made)
+    (part,) = criteria.ACCURACY_RULES[rule](claim, made)
     assert part.verdict == wanted
     if wanted == CAVEAT:
         assert part.caveat == "1 of 3 seeds"
@@ -244,7 +245,7 @@ def test_a_rule_on_one_cell(rule, arguments, cells, wanted):
 def test_better_than_each_of_several_has_a_part_for_each():
     claim = {"method": "pc", "than": ["a", "b"], "by": 10.0, "datasets": ["mnist"], "depths": [8]}
     made = Made({("mnist", 8, "pc"): THREE, ("mnist", 8, "a"): sample(70, 71, 72)})
-    assert [part.verdict for part in rules.better(claim, made)] == [HOLDS, NOT_RUN]
+    assert [part.verdict for part in criteria.better(claim, made)] == [HOLDS, NOT_RUN]
 
 
 @pytest.mark.parametrize(
@@ -259,7 +260,7 @@ def test_better_than_each_of_several_has_a_part_for_each():
 def test_a_trend_is_the_slope_of_the_means_over_the_doublings(means, wanted):
     claim = {"method": "pc", "margin": 0.5, "datasets": ["mnist"], "depths": [8, 16, 32, 64, 128]}
     made = Made({("mnist", depth, "pc"): sample(mean - 0.1, mean, mean + 0.1) for depth, mean in means.items()})
-    (part,) = rules.no_trend(claim, made)
+    (part,) = criteria.no_trend(claim, made)
     assert part.verdict == wanted
     slope, _ = np.polyfit(np.log2(list(means)), list(means.values()), 1)
     assert f"{slope:+.2f} [" in part.finding
@@ -274,14 +275,14 @@ def test_the_error_of_a_slope_is_that_of_least_squares():
     terms = weights**2 / 3
     freedom = terms.sum() ** 2 / (terms**2 / 2).sum()
     half = stats.t.ppf(0.975, freedom) * error
-    (part,) = rules.no_trend(claim, made)
+    (part,) = criteria.no_trend(claim, made)
     assert f"+0.00 [{-half:.2f}, {half:.2f}]" in part.finding
 
 
 def test_a_trend_without_its_deepest_cell_is_no_verdict_on_depth():
     claim = {"method": "pc", "margin": 0.5, "deep": True, "datasets": ["mnist"], "depths": [8, 16, 32, 128]}
     made = Made({("mnist", depth, "pc"): THREE for depth in (8, 16, 32)})
-    found = list(rules.no_trend(claim, made))
+    found = list(criteria.no_trend(claim, made))
     assert [(part.where, part.verdict, part.decisive) for part in found] == [
         ("MNIST L=8 to 32", HOLDS, False),
         ("MNIST L=128", NOT_RUN, True),
@@ -292,7 +293,7 @@ def test_a_trend_without_its_deepest_cell_is_no_verdict_on_depth():
 def test_a_finding_has_the_titles_and_the_numbers_of_both():
     claim = {"method": "pc", "with": "hep", "margin": 2.0, "datasets": ["mnist"], "depths": [8]}
     made = Made({("mnist", 8, "pc"): THREE, ("mnist", 8, "hep"): Sample(93.0, 1.0, 1)})
-    (part,) = rules.comparable(claim, made)
+    (part,) = criteria.comparable(claim, made)
     assert part.finding.startswith("PC 95.0 ± 0.1 (n=3), HEP 93.0 (n=1): +2.0 [")
 
 
@@ -309,7 +310,7 @@ def test_a_finding_has_the_titles_and_the_numbers_of_both():
 def test_a_fall_is_one_of_its_size(deep, wanted):
     claim = {"method": "pc", "datasets": ["mnist"], "shallow": 8, "deep": 16, "by": 5.0, "at_most": 15.0}
     made = Made({("mnist", 8, "pc"): THREE, ("mnist", 16, "pc"): deep})
-    (part,) = rules.falls(claim, made)
+    (part,) = criteria.falls(claim, made)
     assert part.verdict == wanted
 
 
@@ -340,12 +341,12 @@ def edge() -> Made:
     ],
 )
 def test_a_transition_has_chance_plateau_and_collapse(made, wanted):
-    assert overall(rules.transition(STRENGTH, made)) == wanted
+    assert overall(criteria.transition(STRENGTH, made)) == wanted
 
 
 def test_one_seed_of_a_transition_refutes_nothing():
     single = Made(alphas={10.0**i: Sample(mean, 0.1, 1) for i, mean in enumerate((80.0, 50.0, 95.0, 50.0, 90.0))})
-    verdicts = {part.where: part.verdict for part in rules.transition(STRENGTH, single)}
+    verdicts = {part.where: part.verdict for part in criteria.transition(STRENGTH, single)}
     assert set(verdicts.values()) == {UNDECIDED, CAVEAT}
     assert verdicts["plateau"] == UNDECIDED
 
@@ -394,10 +395,10 @@ def test_a_short_table_and_a_short_density_sweep_refute_nothing(config, folder, 
 
 def test_thinning_is_cheap_or_not():
     made = Made(spacings={1: THREE, 2: sample(94, 94.1, 94.2), 4: sample(90, 94, 95)})
-    assert [p.verdict for p in rules.thinning({"every": 2, "margin": 2.0}, made)] == [HOLDS]
-    assert [p.verdict for p in rules.thinning({"every": 2, "margin": 0.5}, made)] == [FAILS]
-    assert [p.verdict for p in rules.thinning({"every": 4, "margin": 2.0}, made)] == [UNDECIDED]
-    assert [p.verdict for p in rules.thinning({"every": 5, "margin": 2.0}, made)] == [NOT_RUN]
+    assert [p.verdict for p in criteria.thinning({"every": 2, "margin": 2.0}, made)] == [HOLDS]
+    assert [p.verdict for p in criteria.thinning({"every": 2, "margin": 0.5}, made)] == [FAILS]
+    assert [p.verdict for p in criteria.thinning({"every": 4, "margin": 2.0}, made)] == [UNDECIDED]
+    assert [p.verdict for p in criteria.thinning({"every": 5, "margin": 2.0}, made)] == [NOT_RUN]
 
 
 @pytest.mark.parametrize(
@@ -417,13 +418,13 @@ def test_thinning_is_cheap_or_not():
 )
 def test_a_sparse_highway_destabilises_where_its_worst_seed_does(thin, worst, spread):
     made = Made(spacings={1: THREE, 10: thin})
-    assert [p.verdict for p in rules.unstable({"every": 10, "margin": 5.0}, made)] == [worst, spread]
+    assert [p.verdict for p in criteria.unstable({"every": 10, "margin": 5.0}, made)] == [worst, spread]
 
 
 def test_the_ratio_of_two_spreads_has_fishers_interval():
     """The tabulated F of 2 and 2 degrees of freedom at 97.5 % is 39.00."""
     made = Made(spacings={1: sample(94.0, 95.0, 96.0), 10: sample(85.0, 95.0, 105.0)})
-    *_, part = rules.unstable({"every": 10, "margin": 5.0}, made)
+    *_, part = criteria.unstable({"every": 10, "margin": 5.0}, made)
     assert part.finding.endswith(f"a ratio from {10 / math.sqrt(39.0):.2g} to {10 * math.sqrt(39.0):.2g}")
 
 
@@ -456,7 +457,7 @@ def test_a_seed_that_diverged_counts_at_chance():
 def test_a_strength_at_which_all_seeds_diverge_is_a_collapse():
     accuracies = {1e-4: 0.11, 0.1: 0.94, 0.2: 0.95, 0.3: 0.94, 100.0: None}
     made = Made(alphas={alpha: evidence.sample(cell(*([value] * 3)), 1.0) for alpha, value in accuracies.items()})
-    assert overall(rules.transition(STRENGTH, made)) == HOLDS
+    assert overall(criteria.transition(STRENGTH, made)) == HOLDS
 
 
 # The rules on traces
@@ -486,7 +487,7 @@ def judged_on(small, tmp_path):
             if spec.run.inference is not None:
                 own = adam if adam is not None and spec.run.inference.optimizer == "adam" else arrays
                 trace.write(tmp_path / f"{spec.path}.npz", traced(spec, **own))
-        return list(trace_rules.TRACE_RULES[rule](claim, Ours(small, tmp_path, tmp_path)))
+        return list(trace_criteria.TRACE_RULES[rule](claim, Ours(small, tmp_path, tmp_path)))
 
     return judge
 
@@ -586,7 +587,7 @@ def test_seeds_that_do_not_agree_leave_it_undecided(small, tmp_path, rule, claim
     for spec in configuration.all_propagations(small).values():
         if spec.run.inference is not None:
             trace.write(tmp_path / f"{spec.path}.npz", traced(spec, errors=by_seed(spec.run.seed)))
-    found = list(trace_rules.TRACE_RULES[rule](claim, Ours(small, tmp_path, tmp_path)))
+    found = list(trace_criteria.TRACE_RULES[rule](claim, Ours(small, tmp_path, tmp_path)))
     assert {(part.verdict, part.caveat) for part in found} == {(UNDECIDED, "the seeds do not agree")}
 
 
@@ -595,7 +596,7 @@ def test_both_models_must_climb(small, tmp_path):
         if spec.run.inference is not None:
             arrays = {"errors": climbing()} if spec.run.method == "hep" else {}
             trace.write(tmp_path / f"{spec.path}.npz", traced(spec, **arrays))
-    found = list(trace_rules.climbs({"optimizer": "gd"}, Ours(small, tmp_path, tmp_path)))
+    found = list(trace_criteria.climbs({"optimizer": "gd"}, Ours(small, tmp_path, tmp_path)))
     assert {part.verdict for part in found} == {FAILS}
     assert "vanilla PC: 100% to 100%" in found[0].finding
     assert "HEP: 0% to 0%" in found[0].finding
@@ -621,7 +622,7 @@ def test_both_models_must_climb(small, tmp_path):
     ],
 )
 def test_the_table_of_the_paper_goes_through_the_same_rules(rule, claim, wanted, finding):
-    (part,) = trace_rules.PRINTED_RULES[rule](claim)
+    (part,) = trace_criteria.PRINTED_RULES[rule](claim)
     assert part.verdict == wanted
     assert part.finding.startswith(finding)
 
@@ -636,7 +637,7 @@ def test_a_column_of_the_paper_is_held_to_its_factor(paper, tmp_path):
         for spec in plan.panels(paper, "gd")["plain", "pc"]:
             one = Trace(spec, np.array([0, 1]), errors, errors[0], errors[0], {})
             trace.write(tmp_path / f"{spec.path}.npz", one)
-        (part,) = trace_rules.layer_errors(claim, Ours(paper, tmp_path, tmp_path))
+        (part,) = trace_criteria.layer_errors(claim, Ours(paper, tmp_path, tmp_path))
         return part
 
     assert parts(errors).verdict == CAVEAT  # it is not the network that is trained
@@ -698,10 +699,10 @@ def test_a_claim_is_as_good_as_the_weakest_of_its_parts():
 def test_a_claim_about_very_deep_networks_waits_for_its_deepest_cell():
     claim = {"method": "pc", "limit": 20.0, "deep": True, "datasets": ["mnist"], "depths": [32, 64]}
     shallow = {("mnist", 32, "pc"): sample(10, 11, 12)}
-    assert overall(rules.stays_below(claim, Made(shallow))) == UNDECIDED
+    assert overall(criteria.stays_below(claim, Made(shallow))) == UNDECIDED
     deep = {("mnist", 64, "pc"): sample(10, 11, 12)}
-    assert overall(rules.stays_below(claim, Made(deep))) == CAVEAT
-    assert overall(rules.stays_below(claim, Made(shallow | deep))) == HOLDS
+    assert overall(criteria.stays_below(claim, Made(deep))) == CAVEAT
+    assert overall(criteria.stays_below(claim, Made(shallow | deep))) == HOLDS
 
 
 def test_a_theorem_stands_apart_where_it_holds_and_fails_where_it_does_not(small, tmp_path, monkeypatch):
@@ -772,7 +773,7 @@ def test_every_claim_has_a_rule_and_names_claims_before_it():
         if claim["rule"] == "all_of":
             assert set(claim["claims"]) <= seen
         else:
-            kinds = (rules.ACCURACY_RULES, trace_rules.TRACE_RULES, measures.MEASURES)
+            kinds = (criteria.ACCURACY_RULES, trace_criteria.TRACE_RULES, measures.MEASURES)
             assert sum(claim["rule"] in kind for kind in kinds) == 1
         seen.add(claim["id"])
 

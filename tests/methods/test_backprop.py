@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from highways.network import Parameters
+from highways.model.network import Parameters
 from networks import (
     PlainNetwork,
     Problem,

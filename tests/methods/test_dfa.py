@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 
-from highways.fields import SpecError
 from highways.inference import batched
 from highways.methods.feedback import feedback_matrices
+from highways.specs.fields import SpecError
 from networks import (
     READINGS,
     PlainNetwork,

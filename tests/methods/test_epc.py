@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F  # noqa: N812
 
-from highways.energy import energy, state_gradient
+from highways.model.energy import energy, state_gradient
 from networks import PlainNetwork, assert_gradients_match, backprop_errors, make_problem
 from rules import ALL_READINGS, DEPTHS, PHIS, ROUNDING, backprop_matrices, plain_states, total_loss
 

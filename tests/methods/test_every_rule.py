@@ -8,10 +8,10 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from highways import methods
-from highways.energy import Errors, predict
 from highways.methods import METHODS, base
 from highways.methods.sweeps import downwards, upwards
-from highways.network import Architecture, Parameters, feedforward, initialise
+from highways.model.energy import Errors, predict
+from highways.model.network import Architecture, Parameters, feedforward, initialise
 from networks import (
     CLASSES,
     make_problem,

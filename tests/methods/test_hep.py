@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from highways.fields import SpecError
 from highways.methods.feedback import feedback_matrices
+from highways.specs.fields import SpecError
 from networks import (
     CLASSES,
     KERNELS,

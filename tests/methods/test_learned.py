@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from highways.methods.base import Learned
-from highways.spec import Learning
+from highways.specs.run import Learning
 from networks import stream
 from rules import ROUNDING
 

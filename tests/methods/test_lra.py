@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from highways import optimisation
-from highways.network import Parameters
+from highways.methods import weight_step
+from highways.model.network import Parameters
 from networks import READINGS, PlainNetwork, assert_gradients_match, make_problem, name_of
 from rules import ALL_READINGS, ROUNDING, assert_normal, layers_of, linear_problem, plain_output_error
 
@@ -128,11 +128,11 @@ def test_fixed_feedback_stays_as_drawn() -> None:
     assert not any(torch.equal(a, b) for i, a in enumerate(before) for b in before[:i])
     assert learner.gradient(problem.parameters, problem.x, problem.y).feedback == ()
     weights = problem.parameters.w_in.clone()
-    optimizer = optimisation.weight_optimizer(problem.spec, problem.parameters)
+    optimizer = weight_step.weight_optimizer(problem.spec, problem.parameters)
     gradient = learner.gradient(problem.parameters, problem.x, problem.y)
 
     def descend() -> None:
-        optimisation.apply(optimizer, problem.parameters, gradient.weights, 0.1)
+        weight_step.apply(optimizer, problem.parameters, gradient.weights, 0.1)
 
     learner.step(problem.parameters, gradient, 0.1, descend)
     assert torch.equal(torch.cat([*learner.learned.tensors]), before)

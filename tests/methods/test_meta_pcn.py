@@ -9,7 +9,7 @@ from torch import Tensor
 
 from highways.methods import meta_pcn
 from highways.methods.sweeps import upwards
-from highways.network import feedforward, output_error
+from highways.model.network import feedforward, output_error
 from networks import ACTIVATIONS, assert_gradients_match, backprop_errors, make_problem, stream
 from rules import ALL_READINGS, DEPTHS, PHIS, ROUNDING, backprop_matrices, backprop_network
 

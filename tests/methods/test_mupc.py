@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from highways import methods, optimisation
-from highways.network import Architecture, initialise, sweep
+from highways import methods
+from highways.methods import weight_step
+from highways.model.network import Architecture, initialise, sweep
 from networks import CLASSES, INPUTS, KERNELS, Problem, make_problem, make_spec, stream
 from rules import PHIS, ROUNDING, batches
 
@@ -75,7 +76,7 @@ def test_mupc_is_adam_on_unscaled_weights_of_a_network_with_scalings(
     )
     network, rule, parameters = ScaledNetwork(problem), problem.rule(kernel), problem.parameters
     theirs = torch.optim.AdamW(network.weights, lr=0.05, weight_decay=0.3, eps=1e-3)
-    ours = optimisation.weight_optimizer(problem.spec, parameters)
+    ours = weight_step.weight_optimizer(problem.spec, parameters)
     for update, (x, y) in enumerate(batches(problem, 6)):
         gradient = rule.gradient(parameters, x, y, update)
         z = network.relaxed(x, y, depth if steps is None else steps)
@@ -94,7 +95,7 @@ def test_mupc_is_adam_on_unscaled_weights_of_a_network_with_scalings(
         for mine, weight, a in zip(gradient.weights.matrices(), network.weights, network.a, strict=True):
             torch.testing.assert_close(mine, weight.grad / a, **ROUNDING)
         theirs.step()
-        optimisation.apply(ours, parameters, gradient.weights, lr)
+        weight_step.apply(ours, parameters, gradient.weights, lr)
         for mine, weight, a in zip(parameters.matrices(), network.weights, network.a, strict=True):
             torch.testing.assert_close(mine, a * weight.detach(), rtol=0, atol=1e-12)
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from highways import inference
-from highways.energy import Errors, Relaxed, errors, state_gradient, weight_gradient
 from highways.inference import batched
 from highways.methods import pc
-from highways.network import Parameters
+from highways.model.energy import Errors, Relaxed, errors, state_gradient, weight_gradient
+from highways.model.network import Parameters
 from networks import (
     KERNELS,
     PlainNetwork,

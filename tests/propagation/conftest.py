@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from highways.propagation.spec import Propagation
-from highways.spec import Conventions, Highway, Inference, Learning, Network, RunSpec
+from highways.specs.run import Conventions, Highway, Inference, Learning, Network, RunSpec
 
 INPUTS, CLASSES, DEPTH, WIDTH = 20, 10, 6, 12
 

@@ -8,14 +8,15 @@ import sys
 import numpy as np
 import pytest
 
-from highways import record, snapshots
+from highways import record
 from highways.cli import main
-from highways.machine import Machine
-from highways.network import initialise
+from highways.model.network import initialise
 from highways.propagation import trace
 from highways.propagation.spec import Propagation
-from highways.spec import Inference, Learning, Network
-from highways.train import Training, checkpoint_path, train
+from highways.specs.run import Inference, Learning, Network
+from highways.training import snapshots
+from highways.training.loop import Training, checkpoint_path, train
+from highways.training.machine import Machine
 from mappings import changed
 from projects import until
 

@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 
 from artefacts import FIGURES, TABLES, TRACED
-from highways import config as configuration
 from highways import paper as published
-from highways.analysis import propagation
-from highways.analysis.drawing import NothingRun
-from highways.fields import SpecError
-from highways.propagation import plan, trace
+from highways.analysis.data import propagation
+from highways.analysis.figures.drawing import NothingRun
+from highways.experiments import configuration
+from highways.experiments import relaxations as plan
+from highways.propagation import trace
 from highways.propagation.spec import Propagation
 from highways.propagation.trace import Trace
 from highways.specs.cost import no_more
+from highways.specs.fields import SpecError
 from highways.specs.registry import METHODS, Method
 from mappings import changed
 

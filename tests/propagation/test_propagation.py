@@ -7,15 +7,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from highways import energy
-from highways.fields import SpecError
 from highways.methods.feedback import feedback_matrices
-from highways.network import first_prediction, prediction_of
+from highways.model import energy
+from highways.model.network import first_prediction, prediction_of
 from highways.propagation import chain as networks
 from highways.propagation.chain import SingleSampleNetwork
 from highways.propagation.relaxation import kept_steps, propagate
 from highways.propagation.spec import Propagation
-from highways.spec import Conventions, Highway, Inference
+from highways.specs.fields import SpecError
+from highways.specs.run import Conventions, Highway, Inference
 
 ROUNDING = {"rtol": 1e-11, "atol": 1e-13}
 READINGS = [

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from highways.analysis.propagation import traces
+from highways.analysis.data.propagation import traces
 from highways.propagation import trace
 from highways.propagation.relaxation import propagate
 from highways.record import RecordError

@@ -17,8 +17,8 @@ import yaml
 from clusters import LOCAL, LONG, SMOKE, Project, bring_up
 
 from highways import record
-from highways.progress import heartbeat_path
-from highways.train import checkpoint_path
+from highways.training.loop import checkpoint_path
+from highways.training.progress import heartbeat_path
 from projects import ROOT, until
 
 pytestmark = [pytest.mark.dag, pytest.mark.slurm]

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from highways import config as configuration
 from highways import record
 from highways.analysis.sections import ITEMS, SECTIONS
-from highways.propagation import plan, trace
-from highways.runs import Run, sweep_runs
-from highways.status import state
+from highways.experiments import configuration
+from highways.experiments import relaxations as plan
+from highways.experiments.runs import Run, sweep_runs
+from highways.experiments.status import state
+from highways.propagation import trace
 from projects import SMOKE, Project, until
 
 RUNS = "results/smoke/runs"
@@ -128,12 +129,12 @@ def test_one_changed_learning_rate_runs_the_runs_that_use_it(finished):
 @pytest.mark.parametrize(
     ("path", "old", "new"),
     [
-        ("src/highways/analysis/figures.py", '"""', '"""Edited. '),
-        ("src/highways/analysis/figures.py", "import", "import json  # noqa\nimport"),
-        ("src/highways/energy.py", "\nfrom typing", "\n# a comment\nfrom typing"),
-        ("src/highways/train.py", '"""The training loop', '"""The loop of training'),
+        ("src/highways/analysis/figures/accuracy.py", '"""', '"""Edited. '),
+        ("src/highways/analysis/figures/accuracy.py", "import", "import json  # noqa\nimport"),
+        ("src/highways/model/energy.py", "\nfrom typing", "\n# a comment\nfrom typing"),
+        ("src/highways/training/loop.py", '"""The training loop', '"""The loop of training'),
         ("environment.yml", "python=3.11", "python=3.12"),
-        ("src/highways/progress.py", "HEARTBEAT_SECONDS = 10.0", "HEARTBEAT_SECONDS = 9.0"),
+        ("src/highways/training/progress.py", "HEARTBEAT_SECONDS = 10.0", "HEARTBEAT_SECONDS = 9.0"),
     ],
 )
 def test_an_edit_that_changes_no_number_trains_nothing(finished, path, old, new):
@@ -142,7 +143,7 @@ def test_an_edit_that_changes_no_number_trains_nothing(finished, path, old, new)
 
 
 def test_an_edit_of_the_equations_trains_everything_again(finished):
-    finished.edit("src/highways/energy.py", "0.5 * error.hidden", "0.25 * error.hidden")
+    finished.edit("src/highways/model/energy.py", "0.5 * error.hidden", "0.25 * error.hidden")
     assert trained(finished.plan(*SMOKE)) == set(smoke_runs(finished))
 
 

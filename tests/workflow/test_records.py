@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from highways import cost, record, train
+from highways import record
 from highways.data import DataError
-from highways.machine import Machine
+from highways.experiments import cost
 from highways.methods import METHODS
-from highways.spec import RunSpec
+from highways.specs.run import RunSpec
+from highways.training import loop
+from highways.training.machine import Machine
 
 RUNS = Path(__file__).parents[2] / "results" / "reference" / "runs"
 QUIET = Machine(quiet=True)
@@ -48,7 +50,7 @@ def test_a_committed_record_is_made_again_to_the_last_digit(method, tmp_path):
     if different:
         pytest.skip(f"made with another {', '.join(different)}: {[made_by[key] for key in different]}")
     try:
-        again = json.loads(json.dumps(train.train(spec, tmp_path / "again.json", QUIET)))
+        again = json.loads(json.dumps(loop.train(spec, tmp_path / "again.json", QUIET)))
     except DataError as error:
         pytest.skip(f"no data: {error}")
     if made_by["kernel"] == "native":

@@ -10,10 +10,11 @@ from snakemake.exceptions import WorkflowError
 
 INSTALL = "activate the environment that `make` or `pip install --editable .` has made"
 try:
-    from highways import config_files, provenance
+    from highways.experiments import config_files
+    from highways import provenance
     from highways.analysis.sections import HEADINGS, ITEMS, of_kind
     from highways.errors import UserError
-    from highways.results import Reference
+    from highways.experiments.results import Reference
     from highways.workflow import (
         Workflow,
         check_profile,

@@ -8,17 +8,19 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from highways import record
-from highways.analysis import frame, propagation, rendering, sections, style
-from highways.analysis import selection as selecting
-from highways.analysis.rendering import Table
+from highways.analysis import sections
+from highways.analysis.data import frame, propagation, rendering
+from highways.analysis.data import selection as selecting
+from highways.analysis.data.rendering import Table
+from highways.analysis.data.selection import Selection, SelectionError
+from highways.analysis.figures import style
 from highways.analysis.sections import nothing
-from highways.analysis.selection import Selection, SelectionError
+from highways.experiments.results import Sources
+from highways.experiments.runs import Config, Run
+from highways.experiments.status import differences
 from highways.files import write_text
 from highways.propagation.spec import Propagation
-from highways.results import Sources
-from highways.runs import Config, Run
-from highways.spec import RunSpec
-from highways.status import differences
+from highways.specs.run import RunSpec
 
 
 def table(name: str, config: Config, sources: Sources, out_folder: Path) -> None:

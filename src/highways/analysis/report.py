@@ -9,17 +9,19 @@ from typing import Any, TypeVar
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from highways import __version__, paper
-from highways.analysis import costs, frame, predictions, rendering, style, verdict
+from highways.analysis.claims import predictions, verdict
 from highways.analysis.commands import draw, make_table, reference_notes, with_notes
-from highways.analysis.drawing import NothingRun
-from highways.analysis.notes import plain
+from highways.analysis.data import costs, frame, rendering
+from highways.analysis.data.notes import plain
+from highways.analysis.figures import style
+from highways.analysis.figures.drawing import NothingRun
 from highways.analysis.sections import SECTIONS, Item
-from highways.config import expand
 from highways.errors import UserError
+from highways.experiments.configuration import expand
+from highways.experiments.results import Sources
+from highways.experiments.runs import Config, Run
 from highways.files import short, write_text
-from highways.results import Sources
-from highways.runs import Config, Run
-from highways.spec import Conventions
+from highways.specs.run import Conventions
 
 T = TypeVar("T")
 

@@ -9,12 +9,12 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from highways import controls, rates, readings, remedies, runs
-from highways.fields import SpecError
-from highways.propagation import plan
-from highways.propagation.plan import flat
+from highways.experiments import ablations, baselines, rates, readings, runs
+from highways.experiments import relaxations as plan
+from highways.experiments.relaxations import flat
+from highways.experiments.runs import Config, Run
 from highways.propagation.spec import Propagation
-from highways.runs import Config, Run
+from highways.specs.fields import SpecError
 
 ENDINGS = {"table": (".csv", ".md", ".html", ".tex"), "figure": (".png", ".pdf")}
 
@@ -66,7 +66,7 @@ PAPER = (
         "How far the output error travels",
         "Heat maps of the rms error over step and layer. Under vanilla PC and μPC a front moves down one layer "
         "per step and weakens on its way; under HEP every layer with a highway has an error at once.",
-        "propagation_figures.propagation",
+        "figures.propagation.propagation",
         place="fig:energy-propagation, section 3",
         traces=flat(partial(plan.panels, optimizer="gd")),
     ),
@@ -76,7 +76,7 @@ PAPER = (
         "The error highways",
         "A row of layers between a clamped image and a clamped label: predictions go up, errors go back one layer "
         "per step, and highways reach from the output error to the hidden layers.",
-        "architecture.architecture",
+        "figures.architecture.architecture",
         place="fig:hep_diagram, section 4",
     ),
     Item(
@@ -84,7 +84,7 @@ PAPER = (
         "depth",
         "Accuracy against depth",
         "Every cell of the paper's table beside ours.",
-        "tables.accuracy_versus_depth",
+        "tables.accuracy.accuracy_versus_depth",
         place="tab:depth_best, section 6",
         runs=runs.table_runs,
     ),
@@ -94,7 +94,7 @@ PAPER = (
         "Accuracy against depth",
         "Test accuracy over depth for vanilla PC, HEP and BP on both data sets, ours filled and the paper's open. "
         "Vanilla PC falls from depth 8 on.",
-        "figures.accuracy_versus_depth",
+        "figures.accuracy.accuracy_versus_depth",
         place="tab:depth_best, section 6",
         runs=runs.table_runs,
     ),
@@ -103,7 +103,7 @@ PAPER = (
         "strength",
         "Highway strength",
         "Test accuracy of HEP over the highway strength α.",
-        "figures.strength",
+        "figures.accuracy.strength",
         place="fig:alpha-sweep, section 6",
         runs=runs.strength_runs,
     ),
@@ -112,7 +112,7 @@ PAPER = (
         "density",
         "Highway density",
         "A highway on every k-th layer only.",
-        "tables.density",
+        "tables.accuracy.density",
         place="tab:everyk, section 6",
         runs=runs.density_runs,
     ),
@@ -121,7 +121,7 @@ PAPER = (
         "density",
         "Highway density",
         "Test accuracy of HEP over the spacing k of the highways.",
-        "figures.density",
+        "figures.accuracy.density",
         place="tab:everyk, section 6",
         runs=runs.density_runs,
     ),
@@ -131,7 +131,7 @@ PAPER = (
         "How far the error travels under Adam",
         "The heat maps of the first figure with Adam on the states: the front moves faster, and the errors differ "
         "less over depth.",
-        "propagation_figures.propagation_adam",
+        "figures.propagation.propagation_adam",
         place="fig:energy-propagation-adam-stable, appendix A",
         traces=flat(partial(plan.panels, optimizer="adam_1e-2")),
     ),
@@ -140,7 +140,7 @@ PAPER = (
         "convergence",
         "Energy of some layers under gradient descent",
         "Energy over steps: layers near the output level off, those below are still climbing at the end.",
-        "propagation_figures.convergence_gd",
+        "figures.propagation.convergence_gd",
         place="fig:energy-convergence-gd, appendix A",
         traces=flat(partial(plan.panels, optimizer="gd")),
     ),
@@ -149,7 +149,7 @@ PAPER = (
         "convergence_adam",
         "Energy of some layers under Adam",
         "Energy over steps under Adam: the layers of HEP level off.",
-        "propagation_figures.convergence_adam",
+        "figures.propagation.convergence_adam",
         place="fig:energy-convergence-adam, appendix A",
         traces=flat(partial(plan.panels, optimizer="adam_1e-2")),
     ),
@@ -158,7 +158,7 @@ PAPER = (
         "optimizer",
         "Error by layer and optimizer",
         "The paper's table in both networks.",
-        "propagation_tables.optimizer_table",
+        "tables.propagation.optimizer_table",
         place="tab:energy-propagation-optimizer, appendix A",
         traces=flat(plan.optimizer_columns),
     ),
@@ -167,7 +167,7 @@ PAPER = (
         "settings",
         "Settings",
         "What the paper states, and ours.",
-        "settings.settings",
+        "tables.settings.settings",
         place="appendix B",
     ),
 )
@@ -178,7 +178,7 @@ READINGS = (
         "conventions",
         "The readings that were tried",
         "Each reading, each cell, the distance to the paper.",
-        "conventions.conventions",
+        "tables.conventions.conventions",
         runs=readings.reading_runs,
     ),
     Item(
@@ -186,7 +186,7 @@ READINGS = (
         "readings",
         "The main claim under every reading",
         "Vanilla PC and HEP under every reading at depth, their gap, and whether the main claim holds there.",
-        "curve.curve_table",
+        "claims.curve.curve_table",
         runs=readings.curve_runs,
     ),
     Item(
@@ -195,7 +195,7 @@ READINGS = (
         "The gap between HEP and vanilla PC under every reading",
         "A column per reading, sorted by the gap: the gap of every seed, the paper's as a band, and below it the "
         "options of the reading as marks.",
-        "curve.curve_figure",
+        "claims.curve.curve_figure",
         runs=readings.curve_runs,
     ),
     Item(
@@ -204,7 +204,7 @@ READINGS = (
         "Size of the states over training",
         "Rms of every hidden state over epochs, a column per reading: where the output's input is normalised the "
         "states shrink.",
-        "layers.scales",
+        "figures.layers.scales",
         runs=readings.finalist_runs,
     ),
     Item(
@@ -212,7 +212,7 @@ READINGS = (
         "training",
         "Training",
         "Validation accuracy over epochs, a panel per data set and depth.",
-        "figures.training",
+        "figures.accuracy.training",
         runs=runs.table_runs,
     ),
 )
@@ -223,15 +223,15 @@ CONTROLS = (
         "controls",
         "What the highways add",
         "DFA with the same matrices, HEP without the chain, and more.",
-        "controls.controls",
-        runs=controls.control_runs,
+        "tables.ablations.controls",
+        runs=ablations.control_runs,
     ),
     Item(
         "table",
         "rates",
         "The learning rate in multiples of the printed one",
         "Accuracy at 1, 2, 4 and 8 times the printed rate, and how far validation accuracy falls below its best.",
-        "rates.rate_table",
+        "figures.rates.rate_table",
         runs=rates.rate_runs,
     ),
     Item(
@@ -240,7 +240,7 @@ CONTROLS = (
         "Accuracy against the learning rate",
         "Test accuracy of vanilla PC and HEP over multiples of the printed rate, a panel per data set and depth; "
         "the bands are the paper's.",
-        "rates.rate_figure",
+        "figures.rates.rate_figure",
         runs=rates.rate_runs,
     ),
     Item(
@@ -248,8 +248,8 @@ CONTROLS = (
         "gradients",
         "Direction of the weight steps",
         "Cosine of every matrix's step to that of backprop, before and after training, for PC, HEP and DFA.",
-        "layers.gradients",
-        runs=controls.gradient_runs,
+        "figures.layers.gradients",
+        runs=ablations.gradient_runs,
     ),
 )
 
@@ -260,8 +260,8 @@ REMEDIES = (
         "The remedies on one benchmark",
         "Every rule with one budget of tuning: accuracy, processor time, what it keeps beside the weights, and "
         "whether it is local. Rules whose network has forward skips are marked and stand below.",
-        "remedies.remedy_table",
-        runs=remedies.remedy_runs,
+        "tables.baselines.remedy_table",
+        runs=baselines.remedy_runs,
     ),
     Item(
         "figure",
@@ -270,8 +270,8 @@ REMEDIES = (
         "Test accuracy of every rule over depth, a panel per family, with BP and vanilla PC in grey in each: "
         "rules that are backpropagation in other words, rules with feedback matrices, predictive coding, and "
         "networks with forward skips.",
-        "remedy_figures.remedy_accuracies",
-        runs=remedies.remedy_runs,
+        "figures.baseline_panels.remedy_accuracies",
+        runs=baselines.remedy_runs,
     ),
     Item(
         "figure",
@@ -279,16 +279,16 @@ REMEDIES = (
         "Where the steps of each rule point",
         "Cosine of every matrix's step to that of backprop, a panel per rule: dashed before training, solid after "
         "it. A rule that is backpropagation in other words lies at 1.",
-        "remedy_figures.remedy_gradients",
-        runs=remedies.remedy_runs,
+        "figures.baseline_panels.remedy_gradients",
+        runs=baselines.remedy_runs,
     ),
     Item(
         "table",
         "predictions",
         "What we expected",
         "Predictions written down before any remedy was run, judged as the claims of the paper are.",
-        "predictions.predictions",
-        runs=remedies.remedy_runs,
+        "claims.predictions.predictions",
+        runs=baselines.remedy_runs,
     ),
 )
 
@@ -298,7 +298,7 @@ PROPAGATION = (
         "transient",
         "The law of the transient",
         "The first error of each layer lies on a line: the backprop error times a power of the step size.",
-        "propagation_figures.transient",
+        "figures.propagation.transient",
         traces=flat(plan.arrivals),
     ),
     Item(
@@ -306,7 +306,7 @@ PROPAGATION = (
         "steady",
         "The steady state",
         "The error of each layer after the last step, beside that at rest: the product of Jacobians.",
-        "propagation_figures.steady",
+        "figures.propagation.steady",
         traces=flat(plan.settled),
     ),
     Item(
@@ -314,7 +314,7 @@ PROPAGATION = (
         "propagation_training",
         "During training",
         "The heat maps of PC and HEP at some epochs of training.",
-        "propagation_figures.during_training",
+        "figures.propagation.during_training",
         traces=flat(plan.training_moments),
     ),
     Item(
@@ -322,7 +322,7 @@ PROPAGATION = (
         "propagation_rules",
         "All rules",
         "The heat maps of every learning rule on one network; a rule without relaxation has its errors at once.",
-        "propagation_figures.rules",
+        "figures.propagation.rules",
         traces=flat(plan.rules),
     ),
     Item(
@@ -331,7 +331,7 @@ PROPAGATION = (
         "What of the floor is rounding",
         "The error of each layer in single precision, in double precision, and in a form without rounding of the "
         "states.",
-        "propagation_figures.floor",
+        "figures.propagation.floor",
         traces=flat(plan.arithmetics),
     ),
     Item(
@@ -339,7 +339,7 @@ PROPAGATION = (
         "adam_steps",
         "Adam at other step sizes",
         "The step sizes that give the paper's two Adam columns.",
-        "propagation_tables.step_table",
+        "tables.propagation.step_table",
         traces=flat(plan.step_sizes),
     ),
 )

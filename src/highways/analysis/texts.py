@@ -11,16 +11,16 @@ from pathlib import Path
 import pandas as pd
 
 from highways import paper
-from highways.analysis.cells import cells_at, strength_cells
 from highways.analysis.commands import make_table
-from highways.analysis.notes import place_label
-from highways.analysis.rendering import Table, frame_to_markdown
-from highways.controls import arms
+from highways.analysis.data.cells import cells_at, strength_cells
+from highways.analysis.data.notes import place_label
+from highways.analysis.data.rendering import Table, frame_to_markdown
 from highways.errors import UserError
+from highways.experiments.ablations import arms
+from highways.experiments.results import Sources
+from highways.experiments.runs import Config
 from highways.files import write_text
 from highways.methods import METHODS
-from highways.results import Sources
-from highways.runs import Config
 
 _BLOCK = re.compile(r"<!-- table: (?!end )(\S+) -->\n(.*?)<!-- table: end -->", re.DOTALL)
 _MARKER = re.compile(r"<!-- table: (?!end )\S+ -->")

@@ -14,8 +14,8 @@ from highways.cli.shared import (
     counted_records,
     read_config,
 )
-from highways.config import all_runs
-from highways.propagation.plan import all_propagations
+from highways.experiments.configuration import all_runs
+from highways.experiments.relaxations import all_propagations
 
 
 def add_bundle(commands: Any) -> None:
@@ -52,7 +52,7 @@ def add_bundle(commands: Any) -> None:
 
 
 def _bundle(options: argparse.Namespace) -> int:
-    from highways.bundle import choose, pack
+    from highways.experiments.bundle import choose, pack
 
     config = read_config(options)
     runs = all_runs(config)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from highways.cli.shared import command
-from highways.spec import DATASETS
+from highways.specs.run import DATASETS
 
 
 def add_data(commands: Any) -> None:

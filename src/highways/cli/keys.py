@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from highways.methods import METHODS
-from highways.spec import Conventions, Highway, Inference, Learning, Network, RunSpec
+from highways.specs.run import Conventions, Highway, Inference, Learning, Network, RunSpec
 
 _SECTIONS = {
     "": RunSpec,

@@ -4,7 +4,6 @@ import argparse
 from collections import Counter, defaultdict
 from typing import Any
 
-from highways import config, cost, status
 from highways.cli.shared import (
     add_config,
     add_reference,
@@ -14,6 +13,7 @@ from highways.cli.shared import (
     own_and_reference,
     read_config,
 )
+from highways.experiments import configuration, cost, status
 
 
 def add_status(commands: Any) -> None:
@@ -32,7 +32,7 @@ def add_status(commands: Any) -> None:
 
 
 def _status(options: argparse.Namespace) -> int:
-    runs = config.all_runs(read_config(options))
+    runs = configuration.all_runs(read_config(options))
     records = own_and_reference(options, runs)
     states = {path: status.state(run, records) for path, run in runs.items()}
     counts = Counter(state for state, _ in states.values())
@@ -65,7 +65,7 @@ def _cost(options: argparse.Namespace) -> int:
     rates = cost.calibrate(options.kernel) if options.calibrate else cost.MEASURED
     sums: dict[tuple[str, int, str], list[float]] = defaultdict(lambda: [0, 0.0, 0.0, 0.0])
     wanted = read_config(options)
-    asked = config.all_runs(wanted)
+    asked = configuration.all_runs(wanted)
     finished = counted_records(options, wanted, asked)
     for run in asked.values():
         if options.remaining and status.state(run, finished)[0] in status.FINISHED:

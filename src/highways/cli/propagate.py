@@ -16,12 +16,12 @@ from highways.cli.shared import (
     read_spec,
     stopped,
 )
-from highways.fields import SpecError
-from highways.interruption import Interrupted, ended_by_signals
+from highways.experiments.relaxations import untrained
 from highways.methods import METHODS
-from highways.propagation.plan import untrained
 from highways.propagation.spec import NETWORKS, Propagation
-from highways.spec import Inference
+from highways.specs.fields import SpecError
+from highways.specs.run import Inference
+from highways.training.interruption import Interrupted, ended_by_signals
 
 # What is relaxed, and the defaults; None is that of the configuration.
 _WHAT: dict[str, Any] = {
@@ -100,9 +100,10 @@ def _propagate(options: argparse.Namespace) -> int:
     with ended_by_signals():
         import torch
 
-        from highways import data, snapshots
+        from highways import data
         from highways.propagation import trace
         from highways.propagation.relaxation import in_precision, propagate
+        from highways.training import snapshots
 
     torch.set_num_threads(1)
     part = data.load(spec.run.dataset, options.data_dir).train
@@ -148,8 +149,8 @@ def _snapshots(options: argparse.Namespace) -> int:
     if min(options.epochs) < 0:
         raise SpecError(f"--epochs: {min(options.epochs)} is out of range; it takes whole numbers from 0")
     with ended_by_signals():  # until the training can be interrupted
-        from highways.machine import Machine
-        from highways.snapshots import keep
+        from highways.training.machine import Machine
+        from highways.training.snapshots import keep
 
         machine = Machine(options.data_dir, options.device, quiet=options.quiet)
         try:

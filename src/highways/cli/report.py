@@ -48,8 +48,8 @@ def add_report(commands: Any) -> None:
 
 
 def _verdict(options: argparse.Namespace) -> int:
-    from highways.analysis import predictions, verdict
-    from highways.fields import SpecError
+    from highways.analysis.claims import predictions, verdict
+    from highways.specs.fields import SpecError
 
     config = read_config(options)
     sources = read_sources(options, config)

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from highways.config import all_runs, load, validate
-from highways.fields import SpecError
+from highways.experiments.configuration import all_runs, load, validate
+from highways.experiments.relaxations import all_propagations
+from highways.experiments.results import Folder, Reference, Results, Sources
+from highways.experiments.runs import Config, Run, idle
 from highways.files import short, strict_json
-from highways.interruption import Interrupted
-from highways.propagation.plan import all_propagations
-from highways.results import Folder, Reference, Results, Sources
-from highways.runs import Config, Run, idle
-from highways.spec import Conventions, RunSpec
+from highways.specs.fields import SpecError
+from highways.specs.run import Conventions, RunSpec
+from highways.training.interruption import Interrupted
 
 
 def command(commands: Any, name: str, function: Any, summary: str, details: str = "") -> argparse.ArgumentParser:
@@ -96,7 +96,7 @@ def read_config(options: argparse.Namespace) -> Config:
     text: str = options.config
     if not text.lstrip().startswith("{"):
         return load(text)
-    from highways.config_files import completed
+    from highways.experiments.config_files import completed
 
     return validate(completed(parse_json(text, "--config")))
 

@@ -7,7 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from highways.claim import InUseError, only_one, tidy
 from highways.cli.keys import HelpKeys, closest, keys_of
 from highways.cli.shared import (
     add_config,
@@ -19,14 +18,15 @@ from highways.cli.shared import (
     refuse_idle,
     stopped,
 )
-from highways.fields import SpecError
+from highways.experiments.runs import cell_spec, idle
+from highways.experiments.settings_file import chosen_settings
 from highways.files import short, strict_json
-from highways.interruption import Interrupted, ended_by_signals
 from highways.methods import METHODS
 from highways.record import refuse_to_replace
-from highways.runs import cell_spec, idle
-from highways.settings_file import chosen_settings
-from highways.spec import DATASETS, RunSpec
+from highways.specs.fields import SpecError
+from highways.specs.run import DATASETS, RunSpec
+from highways.training.claim import InUseError, only_one, tidy
+from highways.training.interruption import Interrupted, ended_by_signals
 
 
 def add_train(commands: Any) -> None:
@@ -103,8 +103,8 @@ def _add_how(parser: argparse.ArgumentParser) -> Any:
 
 def _profile(options: argparse.Namespace) -> int:
     with ended_by_signals():
-        from highways.machine import Machine
-        from highways.profile import profile
+        from highways.training.machine import Machine
+        from highways.training.profile import profile
 
     machine = Machine(options.data_dir, options.device, options.threads, options.kernel)
     parts = profile(_wanted(options)[1], machine)
@@ -128,8 +128,8 @@ def _train(options: argparse.Namespace) -> int:
         print(f"{out} is there already; delete it to run it again", file=sys.stderr)
         return 0
     with ended_by_signals():  # until the training can be interrupted
-        from highways.machine import Machine
-        from highways.train import train
+        from highways.training.loop import train
+        from highways.training.machine import Machine
 
         machine = Machine(options.data_dir, options.device, options.threads, options.kernel, options.quiet)
         try:

@@ -12,14 +12,14 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from highways.arithmetic import exact_float32
-from highways.energy import Highways, Relaxed, Schedule
-from highways.fields import SpecError
 from highways.inference import batched, mixed, native, reference
 from highways.inference.build import BuildError
 from highways.inference.estep import EStep
-from highways.network import Architecture, Parameters
-from highways.spec import Conventions, Inference
+from highways.model.arithmetic import exact_float32
+from highways.model.energy import Highways, Relaxed, Schedule
+from highways.model.network import Architecture, Parameters
+from highways.specs.fields import SpecError
+from highways.specs.run import Conventions, Inference
 
 KERNELS: dict[str, ModuleType] = {
     "native": native,

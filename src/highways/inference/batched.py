@@ -6,7 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from highways.energy import (
+from highways.inference.estep import EStep
+from highways.inference.graph import Tensors, replayed
+from highways.inference.optimizer import state_optimizer
+from highways.model.energy import (
     Errors,
     Highways,
     Relaxed,
@@ -16,11 +19,8 @@ from highways.energy import (
     predict,
     state_gradient,
 )
-from highways.inference.estep import EStep
-from highways.inference.graph import Tensors, replayed
-from highways.inference.optimizer import state_optimizer
-from highways.network import Architecture, Parameters
-from highways.spec import Inference
+from highways.model.network import Architecture, Parameters
+from highways.specs.run import Inference
 
 
 @torch.no_grad()

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from highways.energy import Highways, Schedule
-from highways.network import Architecture, Parameters
-from highways.spec import Inference
+from highways.model.energy import Highways, Schedule
+from highways.model.network import Architecture, Parameters
+from highways.specs.run import Inference
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ zero. It needs a processor with AVX512-BF16 or AMX, and is never taken without b
 
 from torch import Tensor
 
-from highways.energy import Relaxed
 from highways.inference import native
 from highways.inference.estep import EStep
-from highways.network import Architecture, Parameters
+from highways.model.energy import Relaxed
+from highways.model.network import Architecture, Parameters
 
 
 def initial_states(parameters: Parameters, x: Tensor, architecture: Architecture) -> Tensor:

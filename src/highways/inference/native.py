@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from highways.energy import Errors, Relaxed
 from highways.inference.build import BuildError, library
 from highways.inference.estep import EStep, check_network
-from highways.network import Architecture, Parameters, first_prediction
+from highways.model.energy import Errors, Relaxed
+from highways.model.network import Architecture, Parameters, first_prediction
 
 # In the order of the enumerations of estep.cpp.
 _ACTIVATIONS = ("post", "pre", "both", "pre_norm")

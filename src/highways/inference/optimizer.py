@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from highways.spec import Inference
+from highways.specs.run import Inference
 
 BETA_1, BETA_2 = 0.9, 0.999  # "default betas", appendix B
 

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from highways.energy import Errors, Highways, Relaxed
 from highways.inference.estep import EStep
 from highways.inference.optimizer import state_optimizer
-from highways.network import Architecture, Parameters
+from highways.model.energy import Errors, Highways, Relaxed
+from highways.model.network import Architecture, Parameters
 
 
 def prediction(parameters: Parameters, layer: int, z: Tensor, architecture: Architecture) -> Tensor:

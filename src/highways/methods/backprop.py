@@ -4,11 +4,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from highways.energy import Errors
 from highways.methods import base
 from highways.methods.base import Gradient
-from highways.network import Architecture, ParameterGradient, Parameters, output_error, sweep
-from highways.spec import RunSpec
+from highways.model.energy import Errors
+from highways.model.network import Architecture, ParameterGradient, Parameters, output_error, sweep
+from highways.specs.run import RunSpec
 
 
 class Rule(base.Rule):

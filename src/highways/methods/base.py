@@ -6,11 +6,11 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from highways.arithmetic import exact_float32
-from highways.energy import Errors
-from highways.network import ParameterGradient, Parameters
-from highways.optimisation import AdamW, Group
-from highways.spec import Learning, RunSpec
+from highways.methods.weight_step import AdamW, Group
+from highways.model.arithmetic import exact_float32
+from highways.model.energy import Errors
+from highways.model.network import ParameterGradient, Parameters
+from highways.specs.run import Learning, RunSpec
 
 
 class Gradient(NamedTuple):

@@ -10,12 +10,12 @@ is broadcast, and the gain of a layer uses the transposed matrix above it, as in
 import torch
 from torch import Tensor
 
-from highways.energy import Errors, Relaxed, weight_gradient
 from highways.methods import base
 from highways.methods.base import Gradient
 from highways.methods.feedback import feedback_matrices
-from highways.network import Architecture, Parameters, output_error, sweep
-from highways.spec import RunSpec
+from highways.model.energy import Errors, Relaxed, weight_gradient
+from highways.model.network import Architecture, Parameters, output_error, sweep
+from highways.specs.run import RunSpec
 
 
 class Rule(base.Rule):

@@ -13,12 +13,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from highways.energy import Errors, Relaxed, weight_gradient
 from highways.methods import base
 from highways.methods.base import Gradient, Learned
-from highways.network import Architecture, Parameters, encode, output_error, sweep
-from highways.randomness import generator
-from highways.spec import RunSpec
+from highways.model.energy import Errors, Relaxed, weight_gradient
+from highways.model.network import Architecture, Parameters, encode, output_error, sweep
+from highways.model.randomness import generator
+from highways.specs.run import RunSpec
 
 
 def feedback(spec: RunSpec, parameters: Parameters) -> Tensor:

@@ -14,10 +14,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from highways.energy import Errors, Relaxed, errors, initial_states, predict, state_gradient, weight_gradient
 from highways.methods import dkp
 from highways.methods.base import Gradient, mean_over_batch
-from highways.network import Parameters, first_prediction, output_error, output_prediction
+from highways.model.energy import Errors, Relaxed, errors, initial_states, predict, state_gradient, weight_gradient
+from highways.model.network import Parameters, first_prediction, output_error, output_prediction
 
 
 class Rule(dkp.Rule):

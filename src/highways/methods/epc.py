@@ -13,12 +13,12 @@ and T backward sweeps, one layer after the other.
 import torch
 from torch import Tensor
 
-from highways.energy import Errors, Relaxed, weight_gradient
 from highways.methods import base
 from highways.methods.base import Gradient
 from highways.methods.sweeps import downwards, upwards
-from highways.network import Architecture, Parameters, output_error
-from highways.spec import RunSpec
+from highways.model.energy import Errors, Relaxed, weight_gradient
+from highways.model.network import Architecture, Parameters, output_error
+from highways.specs.run import RunSpec
 
 
 class Rule(base.Rule):

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from highways.randomness import generator
-from highways.spec import RunSpec
+from highways.model.randomness import generator
+from highways.specs.run import RunSpec
 
 
 def feedback_matrices(spec: RunSpec, classes: int, draw: str = "") -> Tensor:

@@ -7,11 +7,11 @@ broadcast output error.
 
 from torch import Tensor
 
-from highways.energy import Highways
 from highways.methods import pc
 from highways.methods.feedback import feedback_matrices
-from highways.network import Parameters
-from highways.spec import RunSpec
+from highways.model.energy import Highways
+from highways.model.network import Parameters
+from highways.specs.run import RunSpec
 
 
 class Rule(pc.Rule):

@@ -18,13 +18,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from highways.energy import Errors, outer_products
 from highways.methods import base
 from highways.methods.base import Gradient, Learned
 from highways.methods.sweeps import Sweep, upwards
-from highways.network import Architecture, Parameters, output_error, phi
-from highways.randomness import generator
-from highways.spec import RunSpec
+from highways.model.energy import Errors, outer_products
+from highways.model.network import Architecture, Parameters, output_error, phi
+from highways.model.randomness import generator
+from highways.specs.run import RunSpec
 
 
 class Rule(base.Rule):

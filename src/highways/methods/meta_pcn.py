@@ -15,12 +15,19 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from highways.energy import Errors, Relaxed, weight_gradient
 from highways.methods import base
 from highways.methods.base import Gradient
 from highways.methods.sweeps import Sweep, downwards, upwards
-from highways.network import Architecture, Parameters, encode, encode_transposed, output_error, times_phi_prime
-from highways.spec import RunSpec
+from highways.model.energy import Errors, Relaxed, weight_gradient
+from highways.model.network import (
+    Architecture,
+    Parameters,
+    encode,
+    encode_transposed,
+    output_error,
+    times_phi_prime,
+)
+from highways.specs.run import RunSpec
 
 
 class Rule(base.Rule):

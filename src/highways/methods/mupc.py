@@ -11,8 +11,8 @@ with a small output. No normalisation. Adam acts on W, whose step in a W is a lr
 from dataclasses import replace
 
 from highways.methods import pc
-from highways.network import Architecture, Parameters
-from highways.spec import Inference, RunSpec
+from highways.model.network import Architecture, Parameters
+from highways.specs.run import Inference, RunSpec
 
 
 class Rule(pc.Rule):

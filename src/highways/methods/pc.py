@@ -5,12 +5,12 @@ Local but for the transposed weights in J^T: layer l learns from its own activit
 
 from torch import Tensor
 
-from highways.energy import Highways, Relaxed, Schedule, weight_gradient
 from highways.inference import relax
 from highways.methods import base
 from highways.methods.base import Gradient
-from highways.network import Architecture, Parameters, output_prediction
-from highways.spec import RunSpec
+from highways.model.energy import Highways, Relaxed, Schedule, weight_gradient
+from highways.model.network import Architecture, Parameters, output_prediction
+from highways.specs.run import RunSpec
 
 
 class Rule(base.Rule):

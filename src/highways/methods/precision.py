@@ -17,12 +17,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from highways.energy import Errors, Relaxed, Schedule, weight_gradient
 from highways.methods import pc
 from highways.methods.base import Gradient
-from highways.network import Architecture, Parameters, output_error, output_prediction
-from highways.spec import Inference, RunSpec
+from highways.model.energy import Errors, Relaxed, Schedule, weight_gradient
+from highways.model.network import Architecture, Parameters, output_error, output_prediction
 from highways.specs.options import Precision
+from highways.specs.run import Inference, RunSpec
 
 
 class Rule(pc.Rule):

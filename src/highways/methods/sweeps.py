@@ -5,14 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from highways.network import (
-    Architecture,
-    Encoding,
-    Parameters,
-    climb,
-    encode_transposed,
-    times_phi_prime,
-)
+from highways.model.network import Architecture, Encoding, Parameters, climb, encode_transposed, times_phi_prime
 
 
 class Sweep(NamedTuple):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from highways.network import (
+from highways.model.network import (
     Architecture,
     Encoding,
     Parameters,
@@ -27,10 +27,10 @@ from highways.network import (
     prediction_of,
     times_phi_prime,
 )
+from highways.model.randomness import generator
 from highways.propagation.spec import Propagation
-from highways.randomness import generator
-from highways.spec import RunSpec
 from highways.specs.options import mupc_scales
+from highways.specs.run import RunSpec
 
 
 class SingleSampleNetwork(NamedTuple):

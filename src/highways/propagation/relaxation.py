@@ -8,17 +8,17 @@ import torch
 from torch import Tensor
 
 from highways import __version__, methods
-from highways.arithmetic import exact_float32
 from highways.inference.optimizer import state_optimizer
-from highways.machine import Machine
 from highways.methods.feedback import feedback_matrices
-from highways.network import Parameters
+from highways.model.arithmetic import exact_float32
+from highways.model.network import Parameters
 from highways.propagation import chain as networks
 from highways.propagation.chain import Point, SingleSampleNetwork
 from highways.propagation.spec import Propagation
 from highways.propagation.trace import Trace
 from highways.provenance import propagation_code
-from highways.spec import RunSpec
+from highways.specs.run import RunSpec
+from highways.training.machine import Machine
 
 DENSE_AFTER = 96  # steps that are kept beyond the first L, evenly spaced in the logarithm
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from highways.fields import SpecError, check, choice, from_mapping, integer, section
-from highways.spec import RunSpec, digits, with_rule
+from highways.specs.fields import SpecError, check, choice, from_mapping, integer, section
 from highways.specs.registry import METHODS
+from highways.specs.run import RunSpec, digits, with_rule
 
 NETWORKS = {
     "paper": "the network that is trained: N(0, 1/fan_in), RMSNorm, cross-entropy",

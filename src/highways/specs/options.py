@@ -5,8 +5,8 @@ Steps that are null depend on the depth L.
 
 from dataclasses import dataclass
 
-from highways.fields import choice, flag, integer, real
 from highways.specs.cost import Cost
+from highways.specs.fields import choice, flag, integer, real
 from highways.specs.parametrisation import Parametrisation, Scales
 
 STEPS = 1_000_000

@@ -1,0 +1,1 @@
+"""The claims of the paper and our predictions, and what decides them."""

@@ -1,0 +1,265 @@
+"""What the claims are judged on: test accuracies, ours or the paper's, with their uncertainty; and traces."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from statistics import fmean, stdev
+from typing import Any, Protocol
+
+from scipy import stats
+
+from highways import paper
+from highways.analysis.data.cells import CHANCE, Cell, cells_at, density_cells, depth_cells, strength_cells
+from highways.analysis.data.propagation import traces
+from highways.analysis.tables.baselines import remedy_cells
+from highways.experiments.ablations import arms
+from highways.experiments.baselines import Remedy, remedy_runs
+from highways.experiments.results import Folder
+from highways.experiments.runs import CellKey, Config, Run, sweep_config, table_runs
+from highways.methods import METHODS
+from highways.propagation.spec import Propagation
+from highways.propagation.trace import Trace
+
+CONFIDENCE = 0.95
+FULL = 3  # seeds of the paper
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its uncertainty.
+
+    error: its standard error. freedom: degrees of freedom of Student's t; infinite where the spread is a stand-in.
+    alone: what the seeds say each for itself, or the two extremes of it; empty where they are not known.
+    chance: the probability, in words, that all of these lie on a given side of their median.
+    """
+
+    value: float
+    error: float
+    freedom: float = math.inf
+    alone: tuple[float, ...] = ()
+    chance: str = ""
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % confidence interval."""
+        half = float(self._law.ppf(0.5 + CONFIDENCE / 2)) * self.error
+        return self.value - half, self.value + half
+
+    def below(self, limit: float) -> float:
+        """One-sided p: how likely an estimate as low as this is where the truth is the limit."""
+        if self.error == 0.0:
+            return 0.0 if self.value < limit else 1.0
+        return float(self._law.cdf((self.value - limit) / self.error))
+
+    def above(self, limit: float) -> float:
+        """One-sided p: how likely an estimate as high as this is where the truth is the limit."""
+        return Estimate(-self.value, self.error, self.freedom).below(-limit)
+
+    @property
+    def _law(self) -> Any:
+        return stats.norm if math.isinf(self.freedom) else stats.t(self.freedom)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Test accuracies of one cell in percent.
+
+    std: of the sample; for one seed a stand-in (`stand_in`).
+    seeds: the accuracies by seed where they are known.
+    lost: how many of them diverged without an accuracy and count at chance.
+    """
+
+    mean: float
+    std: float
+    n: int
+    seeds: Mapping[int, float] = field(default_factory=dict)
+    lost: int = 0
+
+    @property
+    def text(self) -> str:
+        spread = "" if self.n == 1 else f" ± {self.std:.1f}"
+        lost = f", {self.lost} diverged" if self.lost else ""
+        return f"{self.mean:.1f}{spread} (n={self.n}{lost})"
+
+    @property
+    def estimate(self) -> Estimate:
+        """The mean."""
+        alone = tuple(self.seeds.values())
+        return replace(combined((1.0, self)), alone=alone, chance=f"1/{2 ** len(alone)}")
+
+
+def combined(*terms: tuple[float, Sample]) -> Estimate:
+    """The sum of means times weights, with Welch's degrees of freedom; a stand-in counts as known."""
+    parts = [(weight**2 * sample.std**2 / sample.n, sample.n - 1) for weight, sample in terms]
+    variance = sum(part for part, _ in parts)
+    unsure = sum(part**2 / freedom for part, freedom in parts if freedom)
+    value = sum(weight * sample.mean for weight, sample in terms)
+    return Estimate(value, math.sqrt(variance), variance**2 / unsure if unsure > 0 else math.inf)
+
+
+def difference(a: Sample, b: Sample) -> Estimate:
+    """mean(a) - mean(b): paired where both have the same seeds, else Welch's."""
+    shared = sorted(a.seeds)
+    if len(shared) > 1 and shared == sorted(b.seeds):
+        pairs = tuple(a.seeds[seed] - b.seeds[seed] for seed in shared)
+        error = stdev(pairs) / math.sqrt(len(pairs))
+        return Estimate(a.mean - b.mean, error, len(pairs) - 1, pairs, f"1/{2 ** len(pairs)}")
+    estimate = combined((1.0, a), (-1.0, b))
+    if not (a.seeds and b.seeds):
+        return estimate
+    ours, theirs = a.seeds.values(), b.seeds.values()
+    extremes = (min(ours) - max(theirs), max(ours) - min(theirs))
+    return replace(estimate, alone=extremes, chance=f"1/{math.comb(a.n + b.n, a.n)}")
+
+
+class Accuracies(Protocol):
+    """Where a rule finds accuracies, and what their methods are called; None where there is none."""
+
+    def accuracy(self, dataset: str, depth: int, method: str) -> Sample | None: ...
+
+    def title(self, method: str) -> str: ...
+
+
+class Sweeps(Accuracies, Protocol):
+    """The same with the sweeps of the paper."""
+
+    def strength(self) -> Mapping[float, Sample | None]: ...
+
+    def density(self, every: int) -> Sample | None: ...
+
+
+class _Methods:
+    """Accuracies of the methods of the registry."""
+
+    def title(self, method: str) -> str:
+        return METHODS[method].title
+
+
+class Published(_Methods):
+    """The paper's own numbers. It prints none of the strength sweep."""
+
+    def accuracy(self, dataset: str, depth: int, method: str) -> Sample | None:
+        return _published(paper.accuracy(dataset, depth, method))
+
+    def strength(self) -> Mapping[float, Sample | None]:
+        return {}
+
+    def density(self, every: int) -> Sample | None:
+        return _published(paper.density("mnist", 32, every))
+
+
+@dataclass(frozen=True, eq=False)
+class Ours(_Methods):
+    """The records and traces of this project."""
+
+    config: Config
+    runs: Folder
+    traces_folder: Folder
+
+    @cached_property
+    def _depth(self) -> dict[CellKey, Cell]:
+        return depth_cells(self.config, self.runs)
+
+    @cached_property
+    def _strength(self) -> dict[float, Cell]:
+        return strength_cells(self.config, self.runs)
+
+    @cached_property
+    def _density(self) -> dict[int, Cell]:
+        return density_cells(self.config, self.runs)
+
+    @cached_property
+    def _controls(self) -> dict[tuple[str, int, str], tuple[str, Cell]]:
+        """The title and the cell of every control, by data set, depth and name."""
+        return {
+            (*arm.cell[:2], arm.name): (arm.title, cells_at(arm.config, self.runs, [arm.cell])[arm.cell])
+            for arm in arms(self.config)
+        }
+
+    @cached_property
+    def remedies(self) -> Mapping[Remedy, Cell]:
+        return remedy_cells(self.config, self.runs)
+
+    @cached_property
+    def all_runs(self) -> Mapping[str, Run]:
+        """The runs of the table and of the remedies, by path."""
+        return {run.path: run for run in (*table_runs(self.config), *remedy_runs(self.config))}
+
+    def accuracy(self, dataset: str, depth: int, method: str) -> Sample | None:
+        """Of a method of the table, or of the control of that name."""
+        if method not in METHODS:
+            places = self._controls.items()
+            found = {at: cell for (where, at, name), (_, cell) in places if (where, name) == (dataset, method)}
+            return None if depth not in found else sample(found[depth], stand_in(None, found, depth))
+        cell = self._depth.get((dataset, depth, method))
+        return None if cell is None else sample(cell, self._spread(dataset, depth, method))
+
+    def _spread(self, dataset: str, depth: int, method: str) -> float:
+        cells = self._depth.items()
+        column = {at: cell for (where, at, name), cell in cells if (where, name) == (dataset, method)}
+        return stand_in(paper.accuracy(dataset, depth, method), column, depth)
+
+    def title(self, method: str) -> str:
+        if method in METHODS:
+            return super().title(method)
+        return next(title for (_, _, name), (title, _) in self._controls.items() if name == method)
+
+    def strength(self) -> Mapping[float, Sample | None]:
+        block = self.config["strength_sweep"]
+        if (block["dataset"], block["depth"]) != paper.strength_place():
+            return {}
+        table = self._spread(block["dataset"], block["depth"], "hep")
+        return {alpha: sample(cell, table) for alpha, cell in self._strength.items()}
+
+    def epochs(self, sweep: str | None) -> int:
+        """The epochs of the runs of a sweep, strength or density, or of the table."""
+        config = self.config if sweep is None else sweep_config(self.config, sweep)
+        return int(config["training"]["epochs"])
+
+    def density(self, every: int) -> Sample | None:
+        block = self.config["density_sweep"]
+        if every not in paper.spacings(block["dataset"], block["depth"]):
+            return None
+        cell = self._density.get(every)
+        printed = paper.density(block["dataset"], block["depth"], every)
+        return None if cell is None else sample(cell, stand_in(printed, self._density, every))
+
+    @property
+    def relaxes_as_the_paper(self) -> bool:
+        """Whether the traces have the paper's depth, steps and step size."""
+        block = self.config["propagation"]
+        return {key: block[key] for key in paper.relaxation()} == paper.relaxation()
+
+    def traces(self, wanted: Sequence[Propagation]) -> list[Trace]:
+        return traces(wanted, self.traces_folder)
+
+
+def sample(cell: Cell, spread: float) -> Sample | None:
+    """The accuracies of a cell; a single seed has this spread for its std.
+
+    A seed that diverged without an accuracy counts at chance; where every rate of a sweep diverged all seeds do.
+    """
+    lost = cell.seeds if cell.status == "diverged" else cell.lost
+    seeds = {**cell.accuracies, **dict.fromkeys(lost, CHANCE)}
+    if not seeds:
+        return None
+    std = stdev(seeds.values()) if len(seeds) > 1 else spread
+    return Sample(fmean(seeds.values()), std, len(seeds), seeds, len(lost))
+
+
+def stand_in(printed: paper.Published | None, column: Mapping[int, Cell], place: int) -> float:
+    """The std of a single seed: the larger of the paper's there and ours in the nearest cell that has three.
+
+    column: our cells by depth, or by spacing; the nearest is that of the smallest ratio. 1 point where there is
+    neither, and never less than 0.1, since the paper prints one digit.
+    """
+    full = {at: found for at, cell in column.items() if (found := sample(cell, 0.0)) and found.n >= FULL}
+    known = [] if printed is None else [printed.std]
+    if full:
+        known.append(full[min(full, key=lambda at: (abs(math.log2(at / place)), at))].std)
+    return max(0.1, *known) if known else 1.0
+
+
+def _published(printed: paper.Published | None) -> Sample | None:
+    return None if printed is None else Sample(printed.mean, printed.std, FULL)

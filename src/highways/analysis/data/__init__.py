@@ -1,0 +1,1 @@
+"""Records as frames and cells: what tables, figures and claims are made from."""

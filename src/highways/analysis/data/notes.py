@@ -1,0 +1,158 @@
+"""What a table or a figure says about how its numbers came about."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import pandas as pd
+
+from highways.analysis.data.cells import Cell
+from highways.analysis.data.frame import usable
+from highways.analysis.data.selection import Selection
+from highways.experiments.runs import CellKey, Config
+from highways.methods import METHODS
+from highways.specs.run import Conventions
+
+_DROP = 3.0  # points of validation accuracy that are worth a word
+DATASET_TITLES = {
+    "mnist": "MNIST",
+    "fashion_mnist": "Fashion-MNIST",
+    "fashion_mnist_excerpt": "Fashion-MNIST excerpt",
+}
+
+
+def cell_label(key: CellKey) -> str:
+    """A cell of accuracy against depth in words."""
+    dataset, depth, method = key
+    return f"{place_label(dataset, depth)} {METHODS[method].title}"
+
+
+def place_label(dataset: str, depth: int) -> str:
+    """A data set and a depth in words."""
+    return f"{DATASET_TITLES[dataset]} L={depth}"
+
+
+def counted(number: int, what: str) -> str:
+    """A number with its noun, which takes an s."""
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+def plain(value: Any) -> str:
+    """A setting as text: numbers without a tail, flags as in YAML."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(plain(item) for item in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {plain(item)}" for key, item in value.items())
+    return "null" if value is None else str(value)
+
+
+def spread_note(config: Config) -> str:
+    return (
+        "Ours: test accuracy in % at the epoch of best validation accuracy, mean ± sample standard deviation "
+        f"(ddof = 1) over n seeds (asked for: {plain(config['seeds'])})."
+    )
+
+
+def conventions_note(config: Config) -> str:
+    values = asdict(Conventions(**config["conventions"]))
+    return "Conventions: " + ", ".join(f"{key}={plain(value)}" for key, value in values.items()) + "."
+
+
+def protocol_notes(config: Config, cells: Mapping[str, Cell], but: str = "") -> list[str]:
+    """Epochs, and the sizes of the parts that the records state; `but` names the exceptions."""
+    rows = pd.concat([cell.runs for cell in cells.values()])
+    used = rows[usable(rows)]
+    sizes = used[["dataset", "n_train", "n_validation", "n_test"]].drop_duplicates()
+    epochs = config["training"]["epochs"]
+    longer = {k: int(c.runs["epochs"].max()) for k, c in cells.items() if (c.runs["epochs"] > epochs).any()}
+    others = "".join(f" {name}: {number} epochs." for name, number in longer.items())
+    notes = [f"{epochs} epochs, batches of {config['training']['batch_size']}{but}.{others}"]
+    if len(sizes):
+        parts = [
+            f"{DATASET_TITLES[str(dataset)]} {train}/{validation}/{test}"
+            for dataset, train, validation, test in sizes.itertuples(index=False)
+        ]
+        notes.append(f"Images for training/validation/test: {'; '.join(parts)}.")
+    return notes
+
+
+def cell_notes(cells: Mapping[str, Cell]) -> list[str]:
+    """Everything that a reader of the cells must know: missing seeds, divergence, unusable records, rates."""
+    notes = []
+    rates = [f"{k} {_settings(c.selection)}" for k, c in cells.items() if c.selection is not None]
+    if rates:
+        notes.append(f"Learning rate chosen on validation accuracy: {'; '.join(rates)}.")
+    own = {k: c.chosen_on for k, c in cells.items() if c.chosen_on}
+    if own:
+        seeds = plain(sorted({seed for found in own.values() for seed in found}))
+        notes.append(
+            f"Chosen on a seed that is reported too (seed {seeds}): {'; '.join(own)}. The controls with a rate "
+            "chosen on seed 3 check it."
+        )
+    drops = [f"{k} {c.drop:.1f}" for k, c in cells.items() if c.drop is not None and c.drop > _DROP]
+    if drops:
+        notes.append(
+            f"Unstable: the validation accuracy of a seed fell more than {_DROP:g} points below its best so far, "
+            f"at most by {'; '.join(drops)}. The accuracy reported is that of the best epoch."
+        )
+    mixed = [f"{k} {c.code_versions}" for k, c in cells.items() if c.code_versions > 1]
+    versions = len({code for c in cells.values() for code in c.runs["training_code"].dropna()})
+    if versions > 1:
+        within = f"; more than one within {'; '.join(mixed)}" if mixed else "; no cell mixes any"
+        notes.append(
+            f"Fingerprints of the training code among these records: {versions}{within}. Each is of one "
+            "method. tests/workflow/test_records.py makes a record of every method again and compares."
+        )
+    partial = [f"{k}: {c.finished} of {len(c.seeds)} seeds" for k, c in cells.items() if c.status == "partial"]
+    if partial:
+        notes.append(f"Partly run: {'; '.join(partial)}.")
+    left = [f"{k}: {_hours(seconds)}" for k, c in cells.items() if (seconds := c.seconds_left) > 0]
+    if left:
+        notes.append(f"Left to run, in core-hours expected (`highways cost`): {'; '.join(left)}.")
+    unfinished = [
+        f"{k}: {c.swept[0]} of {c.swept[1]} runs" for k, c in cells.items() if 0 < c.swept[0] < c.swept[1]
+    ]
+    if unfinished:
+        notes.append(f"No learning rate chosen, since the sweep is unfinished: {'; '.join(unfinished)}.")
+    hopeless = [
+        k for k, c in cells.items() if c.sweep is not None and c.selection is None and c.status == "diverged"
+    ]
+    if hopeless:
+        notes.append(f"Diverged at every learning rate of the sweep: {'; '.join(hopeless)}.")
+    diverged = [f"{k}: {_divergence(c)}" for k, c in cells.items() if c.diverged]
+    if diverged:
+        notes.append(f"Diverged: {'; '.join(diverged)}.")
+    notes += kernel_notes(cells)
+    problems = {path: text for cell in cells.values() for path, text in cell.problems.items()}
+    return notes + [f"Record not used: {path}: {text}." for path, text in problems.items()]
+
+
+def kernel_notes(cells: Mapping[str, Cell]) -> list[str]:
+    """Which cells another arithmetic than float32 made."""
+    seeds = {k: sorted(c.runs.loc[c.runs["kernel"] == "mixed", "seed"].tolist()) for k, c in cells.items()}
+    mixed = [f"{k} ({counted(len(found), 'seed')})" for k, found in seeds.items() if found]
+    return [f"By the kernel mixed, with bf16 products in the E-step: {'; '.join(mixed)}."] if mixed else []
+
+
+def _hours(seconds: float) -> str:
+    hours = seconds / 3600
+    return f"{hours:.1f}" if hours >= 0.1 else f"{hours:.1g}"
+
+
+def _settings(selection: Selection) -> str:
+    """The rate, and by name what else was chosen."""
+    rate, *others = selection.settings.items()
+    chosen = [plain(rate[1]), *(f"{key.rpartition('.')[2]} {plain(value)}" for key, value in others)]
+    edge = f" (edge of its grid: {', '.join(selection.edges)})" if selection.edges else ""
+    return ", ".join(chosen) + edge
+
+
+def _divergence(cell: Cell) -> str:
+    return ", ".join(
+        f"seed {seed} ({'left out, no accuracy' if seed in cell.lost else 'counted at its best epoch'})"
+        for seed in cell.diverged
+    )

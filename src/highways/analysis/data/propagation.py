@@ -1,0 +1,97 @@
+"""The traces of `highways propagate`: those that have been made, and what a figure or table says of them."""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from highways.experiments import relaxations as plan
+from highways.experiments.relaxations import ROWS
+from highways.experiments.results import Folder, places
+from highways.experiments.runs import Config
+from highways.propagation.spec import NETWORKS, Propagation
+from highways.propagation.trace import OtherSettings, Trace, read
+from highways.record import RecordError
+
+K = TypeVar("K")
+Array = NDArray[np.float64]
+NOT_RUN = "not run"
+
+
+def traces(wanted: Iterable[Propagation], folder: Folder) -> list[Trace]:
+    """Those that have been made; one of other settings is passed over, and named on standard error."""
+    found = [_trace(one, folder)[0] for one in wanted]
+    return [trace for trace in found if trace is not None]
+
+
+def of_reference(wanted: Iterable[Propagation], folder: Folder) -> tuple[int, int]:
+    """How many of the traces are of the reference, and how many there are."""
+    kept = found = 0
+    for one in wanted:
+        try:
+            trace, of_the_reference = _trace(one, folder)
+        except RecordError:
+            continue  # a broken one, which whoever shows it names
+        found += trace is not None
+        kept += of_the_reference
+    return kept, found
+
+
+def _trace(one: Propagation, folder: Folder) -> tuple[Trace | None, bool]:
+    """The user's own trace, else that of the reference, and whether it is that."""
+    for path, kept in places(folder, one.path, ".npz"):
+        try:
+            trace = read(path, one)
+        except OtherSettings as error:
+            _pass_over(str(error))
+        else:
+            if trace is not None:
+                return trace, kept
+    return None, False
+
+
+@cache
+def _pass_over(reason: str) -> None:
+    """Said once, however many figures ask for the trace."""
+    print(f"warning: {reason}", file=sys.stderr)
+
+
+def of_columns(wanted: Mapping[K, Sequence[Propagation]], folder: Folder) -> dict[K, list[Trace]]:
+    """Those of every column that have been made, one per seed."""
+    return {key: traces(seeds, folder) for key, seeds in wanted.items()}
+
+
+def about(config: Config, *more: str) -> list[str]:
+    """What a reader must know of all these traces, and what concerns one figure or table."""
+    block = config["propagation"]
+    hep = plan.untrained(config, "paper", "hep", block["depth"], 0, plan.optimizers(config)["gd"].inference).run
+    assert hep.highway is not None
+    return [
+        f"Depth {block['depth']}, untrained, one image of {block['dataset']}, step size {block['step_size']:g}; "
+        f"double precision. HEP: α = {hep.highway.alpha:g}, σ_v = {hep.highway.sigma_v:g}.",
+        f"{in_words(ROWS)} The network of μPC is its own: {NETWORKS['mupc'].partition(': ')[2]}.",
+        *more,
+    ]
+
+
+def in_words(networks: Mapping[str, str]) -> str:
+    """What the networks of these titles are."""
+    return f"{'; '.join(f'{title}: {NETWORKS[network]}' for network, title in networks.items())}."
+
+
+def arrival(trace: Trace) -> Array:
+    """The error of each layer 1..L when the signal reaches it: layer i after L - i steps."""
+    depth = trace.errors.shape[1]
+    reached = {int(step): row for row, step in enumerate(trace.steps)}
+    steps = [depth - layer for layer in range(1, depth + 1)]
+    return np.array([trace.errors[reached[t], depth - 1 - t] if t in reached else np.nan for t in steps])
+
+
+def law(trace: Trace) -> Array:
+    """What that error is by the law of the transient: lambda^(L-i) times the backprop error."""
+    inference = trace.spec.run.inference
+    assert inference is not None
+    return inference.step_size ** np.arange(len(trace.backprop))[::-1] * trace.backprop

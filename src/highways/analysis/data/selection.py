@@ -1,0 +1,73 @@
+"""The choice of a learning rate, and of what else was swept, on validation accuracy alone."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import pandas as pd
+
+from highways.analysis.data.frame import usable
+from highways.record import RecordError
+
+
+class SelectionError(RecordError):
+    """Settings that cannot be chosen; the one-line message names the sweep runs at fault."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What was chosen, and the mean validation accuracy (a fraction) of each candidate; None where a run has none.
+
+    Candidates, and the choice among them, are settings by dotted key, as JSON.
+    """
+
+    chosen: str
+    validation_accuracy: Mapping[str, float | None]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return dict(json.loads(self.chosen))
+
+    @property
+    def best(self) -> float:
+        """The validation accuracy of what was chosen."""
+        return self.validation_accuracy[self.chosen] or 0.0
+
+    @property
+    def edges(self) -> tuple[str, ...]:
+        """The keys of which the lowest or the highest of several numbers was chosen, with that number."""
+        found = []
+        for key, value in self.settings.items():
+            values = {json.loads(one)[key] for one in self.validation_accuracy}
+            if len(values) > 1 and not isinstance(value, bool | str) and value in (min(values), max(values)):
+                found.append(f"{key.rpartition('.')[2]} {value:g}")
+        return tuple(found)
+
+    def to_dict(self) -> dict[str, Any]:
+        candidates = [
+            {"settings": json.loads(text), "validation_accuracy": value}
+            for text, value in self.validation_accuracy.items()
+        ]
+        return {"settings": self.settings, "candidates": candidates}
+
+
+def select(frame: pd.DataFrame) -> Selection | None:
+    """The candidate with the best mean validation accuracy over the sweep seeds; of equal ones, the lower rate.
+
+    `frame` has the rows of one cell. A candidate with a run that never reached a validation accuracy cannot be
+    chosen. None where no candidate can, and where a sweep run is missing: the choice would be unfair to it.
+    """
+    sweep = frame[~frame["selected"]].sort_values("lr", kind="stable")
+    if not usable(sweep).all():
+        return None
+    accuracies: dict[str, float | None] = {}
+    for settings in sweep["settings"].unique().tolist():
+        values = sweep.loc[sweep["settings"] == settings, "validation_accuracy"]
+        # Rounded, so that the order of summation cannot break a tie.
+        accuracies[settings] = None if values.isna().any() else round(fmean(values), 12)
+    candidates = {settings: value for settings, value in accuracies.items() if value is not None}
+    if not candidates:
+        return None
+    return Selection(max(candidates, key=lambda settings: candidates[settings]), accuracies)

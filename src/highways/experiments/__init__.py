@@ -1,0 +1,1 @@
+"""What to run: the configuration, the runs behind every artefact, their cost, state and records."""

@@ -1,0 +1,134 @@
+"""Runs for a machine that has torch and numpy only: packed into one file; `collection` takes them back."""
+
+import io
+import tarfile
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from highways import data
+from highways.errors import UserError
+from highways.experiments.results import Folder
+from highways.experiments.runs import Run
+from highways.experiments.settings_file import SettingsError, chosen_settings
+from highways.experiments.status import FINISHED, state
+from highways.files import write_atomically
+from highways.specs.run import RunSpec
+
+PACKAGE = Path(__file__).parents[1]
+_NAME = "highways-bundle"
+_LEFT_OUT = ("__pycache__", ".egg-info")
+_HOW = """Unpack, and on a machine with Python 3.11 or newer, torch and numpy:
+
+    python {name}/run.py --jobs 8 > log.txt 2>&1
+
+Every run takes one core. What was stopped goes on where it was when the command is given again. Then, where the
+configuration is:
+
+    highways collect {name}
+"""
+_RUN = '''"""Run every spec of this bundle that has no record yet; each takes one core."""
+
+import argparse
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+def train(spec: Path, device: str) -> int:
+    out = HERE / "records" / spec.relative_to(HERE / "specs")
+    command = [sys.executable, "-m", "highways", "train", "--spec", str(spec), "--out", str(out)]
+    command += ["--data-dir", str(HERE / "data"), "--device", device]
+    environment = {**os.environ, "PYTHONPATH": str(HERE), "OMP_NUM_THREADS": "1"}
+    code = subprocess.run(command, env=environment).returncode
+    print(f"{'done' if code == 0 else f'failed with {code}'}: {out}", flush=True)
+    return code
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time (default: 1)")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
+    options = parser.parse_args()
+    specs = sorted((HERE / "specs").rglob("*.json"))
+    with ThreadPoolExecutor(options.jobs) as pool:
+        codes = list(pool.map(lambda spec: train(spec, options.device), specs))
+    print(f"{codes.count(0)} of {len(codes)} runs done")
+    return 0 if not any(codes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
+'''
+
+
+class BundleError(UserError, ValueError):
+    """A bundle that cannot be made or read; the message is one line and says what to do."""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """What a bundle holds: the runs by path, and those left out since their settings are not chosen yet."""
+
+    runs: dict[str, RunSpec]
+    waiting: tuple[str, ...]
+
+
+def choose(runs: Iterable[Run], folder: Folder, selections: Path, pattern: str = "") -> Packed:
+    """The unfinished runs whose path contains a pattern, with the settings that have been chosen."""
+    chosen, waiting = {}, []
+    for run in runs:
+        if pattern not in run.path or state(run, folder)[0] in FINISHED:
+            continue
+        if run.selection is None:
+            chosen[run.path] = run.spec
+            continue
+        try:
+            settings = chosen_settings(selections / f"{run.selection}.json")
+        except (OSError, SettingsError):
+            waiting.append(run.path)
+            continue
+        chosen[run.path] = run.spec.changed(settings)
+    return Packed(chosen, tuple(waiting))
+
+
+def pack(packed: Packed, data_dir: str | None, out: Path) -> None:
+    """Write the bundle: this package, the data sets, one file per run and what runs them."""
+    if not packed.runs:
+        raise BundleError("bundle: no unfinished run to pack; see `highways status`")
+    names = sorted({spec.dataset for spec in packed.runs.values()})
+    sources: dict[str, Path] = {}
+    for name in names:
+        data.verify(name, data_dir)
+        if data.SOURCES[name].torchvision:  # the excerpt comes with the package
+            folder = data.locate(name, data_dir)
+            for file in data.SOURCES[name].md5:
+                path = data.find(folder, file)
+                assert path is not None  # it has been verified
+                sources[f"data/{data.SOURCES[name].folder}/raw/{path.name}"] = path
+    for path in sorted(PACKAGE.rglob("*")):
+        if not path.is_dir() and not any(part in str(path.relative_to(PACKAGE)) for part in _LEFT_OUT):
+            sources[f"highways/{path.relative_to(PACKAGE).as_posix()}"] = path
+    texts = {f"specs/{path}.json": spec.to_json() for path, spec in packed.runs.items()}
+    texts |= {"run.py": _RUN, "README.txt": _HOW.format(name=_NAME)}
+
+    def save(temporary: Path) -> None:
+        with tarfile.open(temporary, "w:gz", compresslevel=5, dereference=True) as archive:
+            for name, path in sources.items():
+                if not path.is_file():
+                    raise BundleError(
+                        f"{path}: not a file, or a link to none; the other machine could not read it"
+                    )
+                archive.add(path, f"{_NAME}/{name}", recursive=False)
+            for name, text in texts.items():
+                content = text.encode()
+                entry = tarfile.TarInfo(f"{_NAME}/{name}")
+                entry.size, entry.mtime = len(content), int(time.time())
+                archive.addfile(entry, io.BytesIO(content))
+
+    write_atomically(out, save)

@@ -1,0 +1,147 @@
+"""Where results lie: the user's own, and the reference that comes with the project. Imports no torch.
+
+The index of the reference says of what specification each of its files is. What a configuration asks for is found
+there by specification, whatever path the configuration gives it.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from highways.errors import UserError
+from highways.experiments.runs import Run, sweep_runs
+from highways.files import write_text
+from highways.propagation.spec import Propagation
+
+INDEX = "index.json"
+
+
+@dataclass(frozen=True)
+class Results:
+    """The user's own records, or traces, with those of the reference behind them.
+
+    own: the folder of the user's files, by the path of what they are of.
+    reference: the files of the reference, by the path of the run or relaxation of whose specification they are.
+    """
+
+    own: Path
+    reference: Mapping[str, Path] = field(default_factory=dict)
+
+
+Folder = Path | Results  # a plain folder has no reference behind it
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What tables, figures and verdicts are made from. reference: how a note calls the folder of the reference."""
+
+    runs: Folder
+    traces: Folder
+    reference: Path = Path("results/reference")
+
+
+def places(folder: Folder, path: str, ending: str) -> Iterator[tuple[Path, bool]]:
+    """The files that may hold what a path stands for, the user's first, and whether each is the reference's."""
+    results = folder if isinstance(folder, Results) else Results(folder)
+    yield results.own / f"{path}{ending}", False
+    if path in results.reference:
+        yield results.reference[path], True
+
+
+@dataclass(frozen=True)
+class Selected:
+    """A choice that the reference holds: its file, and the settings chosen, by dotted key."""
+
+    file: Path
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a folder of reference results holds.
+
+    records, traces: hash of the specification, by file; selections: hash of the sweep and settings, by file.
+    """
+
+    folder: Path
+    records: Mapping[str, str] = field(default_factory=dict)
+    traces: Mapping[str, str] = field(default_factory=dict)
+    selections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, folder: Path) -> "Reference":
+        """The reference of a folder; an empty one where the folder has no index."""
+        path = folder / INDEX
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            return cls(folder, **{key: dict(document[key]) for key in ("records", "traces", "selections")})
+        except FileNotFoundError:
+            return cls(folder)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"{path}: not an index of results ({error}); renew it: highways collect {folder} --into {folder}"
+            ) from None
+
+    def runs(self, runs: Mapping[str, Run]) -> dict[str, Path]:
+        """The records of these runs, by path; one that waits for a choice is found by that of the reference."""
+        files = _by_hash(self.records)
+        chosen = self.chosen(runs)
+        found = {}
+        for path, run in runs.items():
+            spec = run.spec
+            if run.selection is not None:
+                if run.selection not in chosen:
+                    continue
+                spec = spec.changed(chosen[run.selection].settings)
+            same = f"runs/{path}.json"
+            file = same if self.records.get(same) == spec.hash else files.get(spec.hash)
+            if file is not None:
+                found[path] = self.folder / file
+        return found
+
+    def chosen(self, runs: Mapping[str, Run]) -> dict[str, Selected]:
+        """The choices among exactly the sweeps of these runs, by the name of the selection."""
+        files = {entry["sweep"]: file for file, entry in self.selections.items()}
+        found = {}
+        for name, sweep in sweeps(runs.values()).items():
+            file = files.get(sweep_hash(run.spec.hash for run in sweep))
+            if file is not None:
+                found[name] = Selected(self.folder / file, dict(self.selections[file]["settings"]))
+        return found
+
+    def propagations(self, wanted: Mapping[str, Propagation]) -> dict[str, Path]:
+        """The traces of these relaxations, by path."""
+        files = _by_hash(self.traces)
+        hashes = {path: one.hash for path, one in wanted.items()}
+        return {path: self.folder / files[found] for path, found in hashes.items() if found in files}
+
+    def write(self) -> None:
+        """Write the index, one file a line."""
+        parts = {"records": self.records, "selections": self.selections, "traces": self.traces}
+        blocks = []
+        for key, entries in parts.items():
+            lines = [f"  {json.dumps(file)}: {json.dumps(entries[file])}" for file in sorted(entries)]
+            blocks.append(f' "{key}": {{\n' + ",\n".join(lines) + "\n }")
+        write_text(self.folder / INDEX, "{\n" + ",\n".join(blocks) + "\n}\n")
+
+
+def _by_hash(files: Mapping[str, str]) -> dict[str, str]:
+    """The first file of each hash."""
+    found: dict[str, str] = {}
+    for file in sorted(files):
+        found.setdefault(files[file], file)
+    return found
+
+
+def sweeps(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    """The runs that decide each selection, by its name."""
+    runs = list(runs)
+    return {name: sweep_runs(runs, name) for name in sorted({run.selection for run in runs if run.selection})}
+
+
+def sweep_hash(hashes: Iterable[str]) -> str:
+    """16 hexadecimal digits, equal for equal sets of specifications in any order."""
+    return hashlib.sha256("\n".join(sorted(hashes)).encode()).hexdigest()[:16]

@@ -1,0 +1,50 @@
+"""Where the time of a run goes: the parts of an epoch, timed on real batches of the data."""
+
+import time
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from highways.methods import pc, weight_step
+from highways.specs.run import RunSpec
+from highways.training.evaluation import evaluate
+from highways.training.loop import Training, batch_of
+from highways.training.machine import Machine
+
+
+def profile(spec: RunSpec, machine: Machine, batches: int = 10) -> dict[str, float]:
+    """Seconds of an epoch by part, from the average of some batches; the first is not counted.
+
+    Runs the parts of a training loop one by one; the weights move as they do there.
+    """
+    with TemporaryDirectory() as folder:  # a run that was stopped where we are has its checkpoint there
+        training = Training(spec, Path(folder) / "profile.json", machine.prepared(spec.dtype))
+    rule, parameters = training.rule, training.parameters
+    order = training.order(epoch=1)
+    marks: list[list[float]] = []
+    for number in range(batches + 1):
+        times = [time.perf_counter()]
+        x, _, y = batch_of(training.train, order[number % len(order)])
+        times.append(time.perf_counter())
+        if isinstance(rule, pc.Rule):
+            rule.infer(parameters, x, y)
+        times.append(time.perf_counter())
+        gradient = rule.gradient(parameters, x, y, number)
+        times.append(time.perf_counter())
+        lr = weight_step.learning_rate(spec.learning, number, spec.epochs * training.batches)
+        training.step(gradient, lr)
+        times.append(time.perf_counter())
+        marks.append([after - before for before, after in pairwise(times)])
+    fetch, infer, learn, apply = (
+        sum(column) / batches * training.batches for column in zip(*marks[1:], strict=True)
+    )
+    start = time.perf_counter()
+    evaluate(parameters, training.validation, training.architecture)
+    validation = time.perf_counter() - start
+    return {
+        "E-step": infer,
+        "gradient of the weights": learn - infer,
+        "AdamW": apply,
+        "batches": fetch,
+        "validation": validation,
+    }
