@@ -429,7 +429,7 @@ def test_a_reading_is_marked_where_a_later_stage_keeps_it_and_where_it_is_the_de
     table = TABLES["conventions"](config, folder)
     for stage in ("first", "last"):
         found = datum(table, stage=stage, activation="pre", highway_layers="all", method="pc", sigma_v="0.001")
-        assert found["fate"] == "the default"
+        assert found["fate"] == "in config.yaml"
     config["conventions"] = {"activation": "both"}
     config["convention_search"][1]["readings"] = [{"activation": "pre", "highway_layers": "all"}]
     table = TABLES["conventions"](config, folder)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from highways import record
@@ -18,7 +20,7 @@ from highways.experiments import relaxations as plan
 from highways.experiments.runs import Run, sweep_runs
 from highways.experiments.status import state
 from highways.propagation import trace
-from projects import SMOKE, Project, until
+from projects import ROOT, SMOKE, Project, until
 
 RUNS = "results/smoke/runs"
 LONG = f"{RUNS}/smoke/fashion_mnist_excerpt/L016/hep/alpha1.8_k1/seed0.json"
@@ -85,6 +87,20 @@ def test_snakemake_s_own_report_has_every_artefact_with_its_caption(finished):
             assert f"{item.name}.{'html' if item.kind == 'table' else 'png'}" in text
             assert item.title in text
     assert "Whether the paper holds, claim by claim" in text
+
+
+def test_the_smoke_run_shows_what_the_readme_says(smoke):
+    """To three points: another processor, or the torch kernel, gives other bits."""
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    said = dict(
+        re.findall(r"(\d+\.\d) ± \d+\.\d % for (vanilla PC|HEP|BP)", text.partition("make smoke` installs")[2])
+    )
+    names = {"vanilla PC": "pc", "HEP": "hep", "BP": "backprop"}
+    printed = {names[name]: float(number) for number, name in said.items()}
+    table = pd.read_csv(smoke.folder / "results/smoke/tables/depth.csv").query("depth == 16").set_index("method")
+    assert printed.keys() == set(names.values())
+    for method, number in printed.items():
+        assert table.loc[method, "mean"] == pytest.approx(number, abs=3.0), method
 
 
 def test_the_selected_runs_took_the_rate_that_validated_best(smoke):

@@ -258,8 +258,8 @@ REMEDIES = (
         "table",
         "remedies",
         "The remedies on one benchmark",
-        "Every rule with one budget of tuning: accuracy, processor time, what it keeps beside the weights, and "
-        "whether it is local. Rules whose network has forward skips are marked and stand below.",
+        "Every method with one budget of tuning: accuracy, processor time, extra parameters, and whether it is "
+        "local. Methods whose network has forward skips stand in a block of their own.",
         "tables.baselines.remedy_table",
         runs=baselines.remedy_runs,
     ),
@@ -267,18 +267,18 @@ REMEDIES = (
         "figure",
         "remedies",
         "The remedies against depth",
-        "Test accuracy of every rule over depth, a panel per family, with BP and vanilla PC in grey in each: "
-        "rules that are backpropagation in other words, rules with feedback matrices, predictive coding, and "
-        "networks with forward skips.",
+        "Test accuracy of every method over depth, a panel per family, with BP and vanilla PC in grey in each: "
+        "methods that compute the steps of backpropagation, methods with feedback matrices, predictive coding, "
+        "and networks with forward skips.",
         "figures.baseline_panels.remedy_accuracies",
         runs=baselines.remedy_runs,
     ),
     Item(
         "figure",
         "remedy_gradients",
-        "Where the steps of each rule point",
+        "Direction of the steps of each method",
         "Cosine of every matrix's step to that of backprop, a panel per rule: dashed before training, solid after "
-        "it. A rule that is backpropagation in other words lies at 1.",
+        "it. A method that computes the steps of backpropagation lies at 1.",
         "figures.baseline_panels.remedy_gradients",
         runs=baselines.remedy_runs,
     ),

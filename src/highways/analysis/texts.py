@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from highways import paper
 from highways.analysis.commands import make_table
 from highways.analysis.data.cells import cells_at, strength_cells
-from highways.analysis.data.notes import place_label
+from highways.analysis.data.notes import place_label, printed_sigma_v
 from highways.analysis.data.rendering import Table, frame_to_markdown
 from highways.errors import UserError
 from highways.experiments.ablations import arms
@@ -98,7 +97,7 @@ def _controls(*names: str) -> Callable[[Tables], pd.DataFrame]:
 
 def _strength(tables: Tables) -> pd.DataFrame:
     """Accuracy by the strength of the highways, ours and that of the same product with the paper's sigma_v."""
-    printed = next(row.value for row in paper.shared() if row.key == "highway.sigma_v")
+    printed = printed_sigma_v()
     factor = tables.config["highway"]["sigma_v"] / printed
     other = f"α of the same product with σ_v = {printed:g}"
     rows = {
@@ -126,13 +125,20 @@ def _rates(tables: Tables) -> pd.DataFrame:
 
 
 def _readings(tables: Tables) -> pd.DataFrame:
-    """The readings of the last stage of the search, at depth 16."""
-    frame = tables.frame("conventions")
-    last = frame[frame.index == tables.config["convention_search"][-1]["name"]]
-    columns = ["Activation", "Output norm", "S", "σ_v", "MNIST L=16 Vanilla PC", "MNIST L=16 HEP"]
-    printed = last[columns].iloc[:1].replace({"Activation": ""}, "the paper")
-    rows: pd.DataFrame = pd.concat([last[columns].iloc[1:], printed])
-    return rows.set_index("Activation")
+    """Vanilla PC, HEP and their gap at depth 16 under every reading."""
+    frame = tables.frame("readings").reset_index()
+    columns = [column for column in frame if str(column).startswith("MNIST L=16") and "verdict" not in str(column)]
+    return frame[["activation", "normalise_output_input", "highway_layers", "sigma_v", *columns]].set_index(
+        "activation"
+    )
+
+
+def _multiples(tables: Tables) -> pd.DataFrame:
+    """Vanilla PC and HEP at depth 8 by multiples of the printed learning rate."""
+    frame = tables.frame("rates").reset_index()
+    columns = [column for column in frame if column == "Paper" or str(column).endswith(" ×")]
+    kept = [column for column in columns if not str(column).startswith("Drop")]
+    return frame[frame["Place"] == "MNIST L=8"].set_index("Method")[kept]
 
 
 def _baselines(tables: Tables) -> pd.DataFrame:
@@ -161,6 +167,7 @@ BLOCKS: dict[str, Callable[[Tables], pd.DataFrame]] = {
     "chain": _controls("hep", "no_chain", "redraw", "dfa", "pc"),
     "learning_rate": _controls("pc", "pc_rates", "pc_4T", "hep"),
     "rates": _rates,
+    "multiples": _multiples,
     "readings": _readings,
     "baselines": _baselines,
     "predictions": _predictions,

@@ -17,7 +17,7 @@ def add_analysis(commands: Any) -> None:
     )
     figure = command(commands, "figure", _figure, "draw a figure of the paper from the records")
     for parser, folder in ((table, "tables"), (figure, "figures")):
-        parser.add_argument("name", help="see the README; a wrong name lists the right ones")
+        parser.add_argument("name", help="a wrong name lists the right ones")
         add_config(parser)
         add_sources(parser)
         parser.add_argument("--out", type=Path, default=Path(f"results/{folder}"), metavar="FOLDER")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from highways import paper
 from highways.analysis.data.cells import Cell
 from highways.analysis.data.frame import usable
 from highways.analysis.data.selection import Selection
@@ -55,6 +56,21 @@ def spread_note(config: Config) -> str:
         "Ours: test accuracy in % at the epoch of best validation accuracy, mean ± sample standard deviation "
         f"(ddof = 1) over n seeds (asked for: {plain(config['seeds'])})."
     )
+
+
+def units_note(config: Config) -> list[str]:
+    """How the strength of our highways compares with the paper's; nothing where sigma_v is the paper's."""
+    ours, printed = config["highway"]["sigma_v"], printed_sigma_v()
+    if ours == printed:
+        return []
+    return [
+        f"Only the product α σ_v has an effect. σ_v is {ours:g} here and {printed:g} in the paper, so α = 0.1 "
+        f"here is the paper's α = {0.1 * ours / printed:g} in the product."
+    ]
+
+
+def printed_sigma_v() -> float:
+    return float(next(setting.value for setting in paper.shared() if setting.key == "highway.sigma_v"))
 
 
 def conventions_note(config: Config) -> str:

@@ -8,6 +8,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from highways.analysis.data.notes import units_note
 from highways.experiments import relaxations as plan
 from highways.experiments.relaxations import ROWS
 from highways.experiments.results import Folder, places
@@ -72,6 +73,7 @@ def about(config: Config, *more: str) -> list[str]:
     return [
         f"Depth {block['depth']}, untrained, one image of {block['dataset']}, step size {block['step_size']:g}; "
         f"double precision. HEP: α = {hep.highway.alpha:g}, σ_v = {hep.highway.sigma_v:g}.",
+        *units_note(config),
         f"{in_words(ROWS)} The network of μPC is its own: {NETWORKS['mupc'].partition(': ')[2]}.",
         *more,
     ]

@@ -34,7 +34,7 @@ def choices(cells: Named, folder: Folder) -> list[str]:
     if marked[NOMINAL]:
         names = "; ".join(marked[NOMINAL])
         notes.append(
-            f"{NOMINAL} Tuned in name only, no candidate came to {_AT_CHANCE:g} % on validation: {names}."
+            f"{NOMINAL} Tuned in name only: no candidate reached {_AT_CHANCE:g} % on validation. {names}."
         )
     if marked[EDGE]:
         notes.append(

@@ -6,7 +6,7 @@ from matplotlib.ticker import MaxNLocator
 from highways import paper
 from highways.analysis.data.cells import density_cells, depth_cells, strength_cells
 from highways.analysis.data.frame import curves
-from highways.analysis.data.notes import DATASET_TITLES
+from highways.analysis.data.notes import DATASET_TITLES, units_note
 from highways.analysis.figures import drawing, style
 from highways.experiments.results import Folder
 from highways.experiments.runs import Config, table_runs
@@ -47,7 +47,7 @@ def strength(config: Config, folder: Folder) -> Figure:
     drawing.published(axes, "hep", printed)
     drawing.legend(figure, ["hep"], paper_too=bool(printed))
     named = {f"α = {alpha:g}": cell for alpha, cell in cells.items()}
-    style.finish(figure, [drawing.spread(cells.values()), *drawing.absent(named)])
+    style.finish(figure, [drawing.spread(cells.values()), *units_note(config), *drawing.absent(named)])
     return figure
 
 

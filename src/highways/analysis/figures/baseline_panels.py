@@ -20,7 +20,7 @@ from highways.experiments.runs import Config
 
 # The panels of accuracy against depth, by names of the configuration; the references are in every panel.
 FAMILIES = {
-    "Backpropagation in other words": ("meta_pcn", "precision", "epc"),
+    "Steps of backpropagation": ("meta_pcn", "precision", "epc"),
     "Feedback matrices of their own": ("dfa", "dkp", "dkp_pc", "dkp_pc_first", "lra", "rec_lra"),
     "Predictive coding": ("hep", "epc_rest", "precision_states", "precision_literal", "mupc_plain"),
 }

@@ -3,7 +3,14 @@
 import pandas as pd
 
 from highways.analysis.data.cells import cells_at
-from highways.analysis.data.notes import cell_notes, conventions_note, place_label, protocol_notes, spread_note
+from highways.analysis.data.notes import (
+    cell_notes,
+    conventions_note,
+    place_label,
+    protocol_notes,
+    spread_note,
+    units_note,
+)
 from highways.analysis.data.rendering import Table
 from highways.experiments.ablations import arms
 from highways.experiments.results import Folder
@@ -40,8 +47,10 @@ def controls(config: Config, folder: Folder) -> Table:
         pd.DataFrame(data),
         (
             spread_note(config),
-            "The controls keep the settings of their depth but for what they say; seeds are those of each column.",
+            "Each control has the settings of its depth, except for what its row names. "
+            "Seeds are those of each column.",
             *protocol_notes(config, cells, ", unless a row says otherwise"),
+            *units_note(config),
             conventions_note(config),
             *cell_notes(cells),
         ),

@@ -13,6 +13,7 @@ from highways.analysis.data.notes import (
     conventions_note,
     protocol_notes,
     spread_note,
+    units_note,
 )
 from highways.analysis.data.rendering import Table
 from highways.experiments.results import Folder
@@ -91,6 +92,7 @@ def _notes(config: Config, cells: dict[str, Cell], block: str) -> tuple[str, ...
         spread_note(config),
         f"Paper: as printed ({paper.place(block)}), mean ± std over three seeds; it does not define the std.",
         *protocol_notes(config, cells),
+        *units_note(config),
         conventions_note(config),
         *cell_notes(cells),
     )

@@ -17,6 +17,7 @@ from highways.analysis.data.notes import (
     plain,
     protocol_notes,
     spread_note,
+    units_note,
 )
 from highways.analysis.data.rendering import Table
 from highways.analysis.data.tuning import choices, mark
@@ -93,6 +94,7 @@ def remedy_table(config: Config, folder: Folder) -> Table:
             *choices({cell_name(one): (one, cell) for one, cell in cells.items()}, folder),
             _cost_note(cells.values()),
             "Extra parameters: feedback matrices beside the weights, and whether they are learned.",
+            *units_note(config),
             conventions_note(config),
             *cell_notes({cell_name(remedy): cell for remedy, cell in cells.items()}),
         ),
@@ -110,7 +112,7 @@ def marks(cells: Cells) -> list[str]:
     if skips:
         notes.append(
             f"With forward skips: {', '.join(skips)}. Their network has identity skips between hidden layers, "
-            "which no other here has; they do not compare with the other rules."
+            "which no other network here has. Their accuracies do not compare with those of the other methods."
         )
     for place in dict.fromkeys(remedy.cell[:2] for remedy in cells):
         starts: dict[str, list[str]] = {}
@@ -213,7 +215,7 @@ def _protocol(config: Config, cells: Cells) -> list[str]:
     if fixed:
         rates = [r.label for r in cells if not r.tuned and r.cell[2] in swept["methods"]]
         only = "".join(
-            f" {label} takes the best of {len(swept['learning_rates'])} rates, swept at full length."
+            f" {label} has the best of {len(swept['learning_rates'])} rates, swept at full length."
             for label in dict.fromkeys(rates)
         )
         found.append(f"Not tuned here: {', '.join(fixed)} have the settings of the paper's table.{only}")

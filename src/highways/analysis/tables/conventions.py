@@ -100,7 +100,7 @@ def _published(reading: Reading) -> dict[str, str]:
 
 def _fate(config: Config, reading: Reading, later: list[Reading]) -> str:
     if reading.settings == settings_of(config):
-        return "the default"
+        return "in config.yaml"
     return "kept" if any(reading.settings == other.settings for other in later) else ""
 
 
@@ -140,8 +140,8 @@ def _notes(config: Config) -> tuple[str, ...]:
     return (
         "Distance: root mean square over the cells of (ours − paper) in units of the paper's own spread "
         f"(at least {SMALLEST_SPREAD}, since it prints one decimal). Points: mean of |ours − paper|.",
-        "A stage with fewer epochs than the paper's 12 measures how far a reading has come, not where it ends: "
-        "its distances compare readings with each other only.",
+        "A stage with fewer epochs than the paper's 12 measures early progress, not the final accuracy: its "
+        "distances compare readings with each other only.",
         f"{'; '.join(stages)}.",
         "kept: tried again in a later stage. A reading whose cells are not all run has no distance.",
         "PC does not depend on the highways, nor BP on the inference: readings that differ in these alone share "

@@ -89,8 +89,8 @@ def _layer_table(
         *how,
         f"{block['steps']} steps. Rms over the units of the layer: geometric mean over the seeds "
         "(smallest to largest). "
-        f"Layer 0 is the first hidden layer and {block['depth'] - 1} the output, the only indexing under which "
-        "the paper's numbers come out.",
+        f"Layer 0 is the first hidden layer and {block['depth'] - 1} the output. The paper's numbers fit no other "
+        "numbering.",
     )
     return Table(name, caption, pd.DataFrame(rows).set_index("ℓ"), pd.DataFrame(data), notes)
 

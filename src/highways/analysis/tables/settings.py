@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from highways import paper
-from highways.analysis.data.notes import conventions_note, plain
+from highways.analysis.data.notes import conventions_note, plain, units_note
 from highways.analysis.data.rendering import Table
 from highways.experiments.results import Folder
 from highways.experiments.runs import Config, sweep_config
@@ -42,6 +42,7 @@ def settings(config: Config, folder: Folder) -> Table:
             "α and σ_v apply to HEP alone; α, T, λ and the E-step do not apply to BP.",
             f"As in the paper: {'; '.join(equal) or 'none of the shared settings'}.",
             *(f"Differs: {_name(e)} is {plain(e['ours'])}, in the paper {plain(e['paper'])}." for e in different),
+            *units_note(config),
             conventions_note(config),
         ),
     )
