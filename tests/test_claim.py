@@ -21,7 +21,7 @@ from highways.training.progress import heartbeat_path
 
 QUIET = Machine(quiet=True)
 HOLD = (
-    "import sys, time; from pathlib import Path; from highways.claim import only_one\n"
+    "import sys, time; from pathlib import Path; from highways.training.claim import only_one\n"
     "with only_one(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
 )
 
@@ -78,7 +78,7 @@ def test_a_claim_is_one_although_its_file_comes_and_goes(tmp_path):
     count, out = tmp_path / "count", tmp_path / "r.json"
     count.write_text("0", encoding="utf-8")
     code = (
-        "import sys, time; from pathlib import Path; from highways.claim import InUseError, only_one\n"
+        "import sys, time; from pathlib import Path; from highways.training.claim import InUseError, only_one\n"
         "count, done = Path(sys.argv[2]), 0\n"
         "while done < 40:\n"
         "    try:\n"

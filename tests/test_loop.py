@@ -40,7 +40,7 @@ def seen(monkeypatch):
     """What every update of a backprop run was made of and with."""
     found = SimpleNamespace(images=[], labels=[], logits=[], updates=[], rates=[], reported=[])
     learner = rule("backprop")
-    gradient, apply = learner.gradient, training.optimisation.apply
+    gradient, apply = learner.gradient, training.weight_step.apply
     update = training.Progress.update
 
     def spy(self, parameters, x, y, update=0):
@@ -71,7 +71,7 @@ def seen(monkeypatch):
 
     monkeypatch.setattr(learner, "gradient", spy)
     monkeypatch.setattr(training, "per_layer", quietly)
-    monkeypatch.setattr(training.optimisation, "apply", spy_on_rate)
+    monkeypatch.setattr(training.weight_step, "apply", spy_on_rate)
     monkeypatch.setattr(training.Progress, "update", spy_on_report)
     return found
 
@@ -236,7 +236,7 @@ def test_a_finite_loss_on_validation_ends_a_run_where_it_is_beyond_all_reason(
 def test_a_gradient_that_is_not_finite_is_not_applied(tiny, out, monkeypatch):
     learner = rule("backprop")
     gradient, updates = learner.gradient, []
-    apply = training.optimisation.apply
+    apply = training.weight_step.apply
 
     def explode(self, parameters, x, y, update=0):
         result = gradient(self, parameters, x, y, update)
@@ -245,7 +245,7 @@ def test_a_gradient_that_is_not_finite_is_not_applied(tiny, out, monkeypatch):
         return result
 
     monkeypatch.setattr(learner, "gradient", explode)
-    monkeypatch.setattr(training.optimisation, "apply", lambda *a: (updates.append(1), apply(*a)))
+    monkeypatch.setattr(training.weight_step, "apply", lambda *a: (updates.append(1), apply(*a)))
     assert training.train(tiny("backprop"), out, QUIET)["diverged_epoch"] == 1
     assert len(updates) == 5
 
@@ -257,7 +257,7 @@ def test_a_gradient_that_is_not_finite_is_not_applied(tiny, out, monkeypatch):
 def test_a_checkpoint_holds_everything_that_a_run_goes_on_with(tiny, tmp_path, monkeypatch, method):
     """Stopped in the fifth batch of the third epoch, with the weights of the first as the best so far."""
     spec = tiny(method, epochs=3)
-    reads, updates, apply = [], [], training.optimisation.apply
+    reads, updates, apply = [], [], training.weight_step.apply
 
     def first_is_best(parameters, part, architecture):
         reads.append(1)
@@ -271,7 +271,7 @@ def test_a_checkpoint_holds_everything_that_a_run_goes_on_with(tiny, tmp_path, m
         apply(*arguments)
 
     monkeypatch.setattr(training, "evaluate", first_is_best)
-    monkeypatch.setattr(training.optimisation, "apply", stopped_update)
+    monkeypatch.setattr(training.weight_step, "apply", stopped_update)
     broken = begun(spec, tmp_path / "broken.json")
     with pytest.raises(Interrupted):
         training.complete(broken)
@@ -313,12 +313,12 @@ def test_a_checkpoint_comes_after_every_epoch_and_every_five_minutes(tiny, out, 
         "time",
         SimpleNamespace(monotonic=lambda: clock[0], perf_counter=lambda: 0.0, process_time=lambda: 0.0),
     )
-    apply = training.optimisation.apply
+    apply = training.weight_step.apply
 
     def slow(*arguments):  # a batch takes 40 seconds: 320 seconds are over after eight
         clock[0] += 40.0
         apply(*arguments)
 
-    monkeypatch.setattr(training.optimisation, "apply", slow)
+    monkeypatch.setattr(training.weight_step, "apply", slow)
     training.train(tiny("backprop", epochs=2), out, QUIET)
     assert saved == [(1, 8), (1, 16), (1, 24), (2, 0), (2, 8), (2, 16), (2, 24), (3, 0)]

@@ -208,8 +208,9 @@ def test_paths_are_readable(tiny):
 def test_planning_imports_no_torch():
     """Every cluster job parses the workflow, so the plan must not pay for torch."""
     code = (
-        "import sys; from highways import config, cost, provenance, status; import highways.cli;"
-        "runs = config.all_runs(config.load('config.yaml')); provenance.training_code('hep');"
+        "import sys; from highways import provenance, workflow; import highways.cli;"
+        "from highways.experiments import configuration, cost, status;"
+        "runs = configuration.all_runs(configuration.load('config.yaml')); provenance.training_code('hep');"
         "sys.exit(any(name.split('.')[0] in ('torch', 'pandas', 'matplotlib') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0

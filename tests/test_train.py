@@ -230,7 +230,7 @@ def test_sigterm_keeps_the_batches_of_the_unfinished_epoch(long, tmp_path):
 def test_a_signal_never_lands_inside_an_update(tiny, out, monkeypatch):
     """SIGTERM arrives while AdamW is at work: the update is finished first, then the checkpoint is written."""
     updates = []
-    apply = training.optimisation.apply
+    apply = training.weight_step.apply
 
     def interrupted_update(*arguments):
         updates.append(1)
@@ -238,7 +238,7 @@ def test_a_signal_never_lands_inside_an_update(tiny, out, monkeypatch):
             os.kill(os.getpid(), signal.SIGTERM)
         apply(*arguments)
 
-    monkeypatch.setattr(training.optimisation, "apply", interrupted_update)
+    monkeypatch.setattr(training.weight_step, "apply", interrupted_update)
     with pytest.raises(training.Interrupted):
         training.train(tiny("backprop"), out, QUIET)
     saved = checkpoint.load(training.checkpoint_path(out), key_of(tiny("backprop"), out.parent))
@@ -251,7 +251,7 @@ def test_a_run_goes_on_with_the_feedback_that_it_has_learnt(tiny, tmp_path, monk
     """SIGTERM arrives in the fourth update of the second epoch."""
     spec = tiny(method, inference=None, rule=options, learning=Learning(2e-3, weight_decay=0.1))
     unbroken = training.train(spec, tmp_path / "unbroken.json", QUIET)
-    updates, apply = [], training.optimisation.apply
+    updates, apply = [], training.weight_step.apply
 
     def interrupted_update(*arguments):
         updates.append(1)
@@ -260,7 +260,7 @@ def test_a_run_goes_on_with_the_feedback_that_it_has_learnt(tiny, tmp_path, monk
         apply(*arguments)
 
     out = tmp_path / "broken.json"
-    monkeypatch.setattr(training.optimisation, "apply", interrupted_update)
+    monkeypatch.setattr(training.weight_step, "apply", interrupted_update)
     with pytest.raises(training.Interrupted):
         training.train(spec, out, QUIET)
     assert checkpoint.load(training.checkpoint_path(out), key_of(spec, tmp_path))["batch"] == 4

@@ -257,7 +257,7 @@ def test_gradients_of_a_swept_method_are_those_of_its_cell(config, folder, recor
 
 
 def test_scales_are_drawn_per_reading_and_layer_over_the_epochs(config, folder, record, find):
-    path = record(find("conventions/last/post", "/hep/", "/seed0/"), 0.93, curve=[0.8, 0.9])
+    path = record(find("conventions/last/post-all-sigma_v0.01", "/hep/", "/seed0/"), 0.93, curve=[0.8, 0.9])
     document = json.loads(path.read_text(encoding="utf-8"))
     for moment in document["diagnostics"]:
         moment["rms_state"] = [1.0, 0.5 / (1 + moment["epoch"]), *[1.0] * 5]
