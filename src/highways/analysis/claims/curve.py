@@ -167,7 +167,8 @@ def curve_figure(config: Config, folder: Folder) -> Figure:
     here = places(config)
     marks = [(key, value, text) for key, texts in _MARKS.items() for value, text in texts.items()]
     heights = [2.0] * len(here) + [0.17 * len(marks)]
-    figure = Figure(figsize=(5.6, sum(heights) + 0.7), layout="constrained")
+    # Laid out at the resolution of the picture: at another the long labels have another width.
+    figure = Figure(figsize=(5.6, sum(heights) + 0.7), layout="constrained", dpi=style.DPI)
     panels = list(figure.subplots(len(heights), 1, sharex=True, height_ratios=heights))
     for axes, place in zip(panels, here, strict=False):
         _gaps(axes, found, place)

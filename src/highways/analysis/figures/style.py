@@ -19,6 +19,7 @@ _PALETTE = ("#D55E00", "#0072B2", "#009E73", "#E69F00", "#CC79A7", "#56B4E9")
 _MARKERS = ("s", "o", "^", "D", "v", "P")
 REFERENCE = "#555555"
 _NOTE_SIZE = 6.5
+DPI = 150
 _RC: dict[str, Any] = {
     "font.size": 8,
     "axes.titlesize": 8.5,
@@ -105,7 +106,7 @@ def finish(figure: Figure, lines: list[str]) -> None:
 
 
 _FORMATS: dict[str, dict[str, Any]] = {
-    "png": {"dpi": 150, "metadata": {"Software": None}},
+    "png": {"dpi": DPI, "metadata": {"Software": None}},
     "pdf": {"metadata": {"CreationDate": None}},
 }
 
