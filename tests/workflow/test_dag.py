@@ -242,9 +242,8 @@ def test_the_smoke_run_traces_the_weights_of_the_run_that_it_trained(smoke):
     assert errors["hep", last] < 0.5 * errors["hep", 0]
     for run in plan.trained_runs(config):
         folder = smoke.folder / f"results/smoke/snapshots/{run.path}"
-        kept, of_table = (
-            record.read(path) for path in (folder / "training.json", smoke.folder / RUNS / f"{run.path}.json")
-        )
+        kept = record.read(folder / "training.json", whole=False)  # it stops at the last epoch that is traced
+        of_table = record.read(smoke.folder / RUNS / f"{run.path}.json")
         assert kept["epochs"] == of_table["epochs"][: len(kept["epochs"])]
 
 
