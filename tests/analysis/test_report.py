@@ -192,7 +192,16 @@ def test_a_fault_of_one_figure_ends_no_report_and_the_exit_code_tells(
 ):
     monkeypatch.setattr(report, "draw", lambda name, *_: {}[name])
     command = ["report", "--config", json.dumps(config), "--runs", str(folder), "--traces", str(tmp_path / "none")]
-    assert main([*command, "--out", str(tmp_path / "out"), "--only-page"]) == 1
+    assert main([*command, "--out", str(tmp_path / "out")]) == 1
     said = capsys.readouterr().err
     assert "highways: could not be made: figure depth: KeyError: 'depth'" in said
     assert (tmp_path / "out/report.html").exists()
+
+
+def test_a_page_with_a_fault_is_a_whole_page_that_snakemake_keeps(config, folder, tmp_path, monkeypatch, capsys):
+    """Snakemake deletes what a command that fails has written; the page itself says what is missing."""
+    monkeypatch.setattr(report, "draw", lambda name, *_: {}[name])
+    command = ["report", "--config", json.dumps(config), "--runs", str(folder), "--traces", str(tmp_path / "none")]
+    assert main([*command, "--out", str(tmp_path / "out"), "--only-page"]) == 0
+    assert "could not be made: figure depth" in capsys.readouterr().err
+    assert 'id="problems"' in (tmp_path / "out/report.html").read_text(encoding="utf-8")
