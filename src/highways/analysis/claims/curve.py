@@ -128,7 +128,7 @@ def curve_table(config: Config, folder: Folder) -> Table:
                 cell = one.cells[(*place, method)]
                 row[f"{label} {METHODS[method].title}"] = cell.text
                 named[f"{cell_label((*place, method))} ({', '.join(words.values())})"] = cell
-            row[f"{label} gap"] = "—" if gap is None else f"{gap:+.1f}"
+            row[f"{label} gap"] = "—" if gap is None else f"{round(gap, 1) + 0.0:+.1f}"
             row[f"{label} verdict"] = one.verdicts[place]
             data += [_long(one, varied, place, method) for method in ("pc", "hep")]
         rows.append(row)
