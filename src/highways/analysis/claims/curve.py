@@ -12,10 +12,12 @@ from matplotlib.figure import Figure
 from highways import paper
 from highways.analysis.claims import criteria
 from highways.analysis.claims.evidence import Sample, sample, stand_in
-from highways.analysis.data.cells import Cell, cells_at
+from highways.analysis.claims.parts import Claim
+from highways.analysis.data.cells import Cell
 from highways.analysis.data.notes import cell_label, cell_notes, counted, place_label, plain
 from highways.analysis.data.rendering import Table
 from highways.analysis.figures import drawing, style
+from highways.analysis.tables.conventions import reading_cells
 from highways.experiments.readings import Reading, curve, settings_of
 from highways.experiments.results import Folder
 from highways.experiments.runs import CellKey, Config
@@ -72,6 +74,10 @@ class _Under:
         return METHODS[method].title
 
 
+def _claim() -> Claim:
+    return next(claim for claim in paper.claims() if claim["id"] == CLAIM)
+
+
 def places(config: Config) -> list[tuple[str, int]]:
     """The places of the curve: data set and depth."""
     return [(cell["dataset"], cell["depth"]) for cell in config["specification_curve"]["cells"]]
@@ -79,12 +85,10 @@ def places(config: Config) -> list[tuple[str, int]]:
 
 def judged(config: Config, folder: Folder) -> list[Judged]:
     """Every reading with its verdicts, the smallest gap at the first place first, those without a gap last."""
-    claim = next(claim for claim in paper.claims() if claim["id"] == CLAIM)
+    claim = _claim()
     found = []
     for reading in curve(config):
-        cells: dict[CellKey, Cell] = {}
-        for key in reading.cells:
-            cells |= cells_at(reading.config(key[2]), folder, [key])
+        cells = reading_cells(reading, folder)
         verdicts = {}
         for dataset, depth in places(config):
             (part,) = criteria.better({**claim, "datasets": [dataset], "depths": [depth]}, _Under(cells))
@@ -105,7 +109,7 @@ def counts(config: Config, found: list[Judged]) -> list[str]:
     for place in places(config):
         verdicts = [one.verdicts[place] for one in found]
         parts = [f"{word} in {verdicts.count(word)}" for word in dict.fromkeys(verdicts)]
-        by = next(claim for claim in paper.claims() if claim["id"] == CLAIM)["by"]
+        by = _claim()["by"]
         sentences.append(
             f"{place_label(*place)}: HEP at least {by:g} points better than vanilla PC: "
             f"{', '.join(sorted(parts))} of {counted(len(found), 'reading')}."
@@ -189,7 +193,7 @@ def _gaps(axes: Axes, found: list[Judged], place: tuple[str, int]) -> None:
     if printed[0] is not None and printed[1] is not None:
         middle, half = printed[0].mean - printed[1].mean, math.hypot(printed[0].std, printed[1].std)
         axes.axhspan(middle - half, middle + half, color=style.REFERENCE, alpha=0.15, linewidth=0, gid="paper")
-    claim = next(claim for claim in paper.claims() if claim["id"] == CLAIM)
+    claim = _claim()
     axes.axhline(0, color=style.REFERENCE, linewidth=0.8, gid="zero")
     axes.axhline(claim["by"], color=style.REFERENCE, linewidth=0.9, linestyle=":", gid="claim")
     colour = style.colour("hep")

@@ -36,7 +36,7 @@ def conventions(config: Config, folder: Folder) -> Table:
     for stage in config["convention_search"]:
         here = [reading for reading in tried if reading.stage is stage]
         later = tried[tried.index(here[-1]) + 1 :]
-        found = [(reading, _cells(reading, folder)) for reading in here]
+        found = [(reading, reading_cells(reading, folder)) for reading in here]
         measured = [(*pair, distance(pair[1])) for pair in found]
         measured.sort(key=lambda entry: (entry[2] is None, entry[2] and entry[2][0]))
         rows.append(
@@ -86,7 +86,8 @@ def distance(cells: Mapping[CellKey, Cell]) -> tuple[float, float] | None:
     return fmean(value**2 for value in spreads) ** 0.5, fmean(points)
 
 
-def _cells(reading: Reading, folder: Folder) -> dict[CellKey, Cell]:
+def reading_cells(reading: Reading, folder: Folder) -> dict[CellKey, Cell]:
+    """The cells of a reading, each of the runs that its method has under it."""
     cells: dict[CellKey, Cell] = {}
     for key in reading.cells:
         cells |= cells_at(reading.config(key[2]), folder, [key])
