@@ -1,4 +1,4 @@
-"""The commands of README and docs do what the pages say."""
+"""The commands of README and docs do what the pages say, and so do all examples of docs/your-own.md."""
 
 import os
 import re
@@ -12,7 +12,8 @@ import pytest
 from projects import package_of
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = ROOT / "docs/your-own.md"
+PAGES = [ROOT / "README.md", *sorted(set((ROOT / "docs").glob("*.md")) - {EXAMPLES})]
 
 # What makes a command of minutes or hours one of seconds.
 CUT = {
@@ -35,41 +36,71 @@ FULL_DATA = ("bundle", "propagate")
 pytestmark = pytest.mark.dag
 
 
-def commands(page: Path) -> list[list[str]]:
+def commands(text: str) -> list[list[str]]:
     """The commands of each block for a shell, in order, without comments."""
-    blocks = re.findall(r"```bash\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    blocks = re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
     lines = [[line.partition(" #")[0].strip() for line in block.splitlines()] for block in blocks]
     return [[line for line in block if line] for block in lines]
 
 
-BLOCKS = {f"{page.stem}-{number}": block for page in PAGES for number, block in enumerate(commands(page))}
+def read(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+BLOCKS = {f"{page.stem}-{number}": block for page in PAGES for number, block in enumerate(commands(read(page)))}
+SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", read(EXAMPLES), re.DOTALL | re.MULTILINE))
+
+
+@pytest.fixture
+def folder(project) -> Path:
+    """A copy of the project with the results that come with it."""
+    (project.folder / "results").mkdir()
+    (project.folder / "results/reference").symlink_to(ROOT / "results/reference")
+    return project.folder
 
 
 def test_the_two_commands_come_first():
-    assert commands(ROOT / "README.md")[0] == ["make smoke", "make test"]
+    assert commands(read(ROOT / "README.md"))[0] == ["make smoke", "make test"]
 
 
 @pytest.mark.parametrize("name", BLOCKS)
-def test_the_commands_of_a_block_work(project, name):
+def test_the_commands_of_a_block_work(folder, name):
     """Workflows are planned, not run; a run of hours is cut down to one epoch at the embedded data."""
-    (project.folder / "results").mkdir()
-    (project.folder / "results/reference").symlink_to(ROOT / "results/reference")
-    environment = {**os.environ, **package_of(project.folder)}
     for command in BLOCKS[name]:
-        words = shlex.split(command)
-        needs_data = words[0] == "highways" and words[1] in FULL_DATA and not os.environ.get("HIGHWAYS_DATA")
-        if needs_data or any(command.startswith(beginning) for beginning in NOT_RUN):
-            continue
-        done = subprocess.run(
-            as_run_here(words, command),
-            cwd=project.folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-        )
-        fine = (0, 3) if words[1:2] == ["status"] else (0,)  # 3: something is not run
-        assert done.returncode in fine, f"{command}\n{done.stdout}{done.stderr}"
+        execute(folder, command)
+
+
+@pytest.mark.parametrize("heading", SECTIONS)
+def test_the_examples_of_a_section_work_in_order(folder, heading):
+    """A block that begins with the name of a file is that file; other Python is run, and so are commands."""
+    for language, block in re.findall(r"```(\w+)\n(.*?)```", SECTIONS[heading], re.DOTALL):
+        named = re.match(r"# ([\w./-]+\.\w+)\n", block)
+        if named:
+            (folder / named[1]).parent.mkdir(parents=True, exist_ok=True)
+            (folder / named[1]).write_text(block[named.end() :], encoding="utf-8")
+        elif language == "bash":
+            for command in commands(f"```bash\n{block}```")[0]:
+                execute(folder, command)
+        elif language == "python":
+            succeed(folder, [sys.executable, "-c", block])
+        else:
+            assert language == "text", f"a block of {language} names no file"
+
+
+def execute(folder: Path, command: str) -> None:
+    """Run a command of a page, as far as it runs here."""
+    words = shlex.split(command)
+    needs_data = words[0] == "highways" and words[1] in FULL_DATA and not os.environ.get("HIGHWAYS_DATA")
+    if needs_data or any(command.startswith(beginning) for beginning in NOT_RUN):
+        return
+    unfinished = words[1:2] == ["status"]  # exit code 3: something is not run
+    succeed(folder, as_run_here(words, command), codes=(0, 3) if unfinished else (0,))
+
+
+def succeed(folder: Path, words: list[str], codes: tuple[int, ...] = (0,)) -> None:
+    environment = {**os.environ, **package_of(folder)}
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, encoding="utf-8")
+    assert done.returncode in codes, f"{shlex.join(words)}\n{done.stdout}{done.stderr}"
 
 
 def as_run_here(words: list[str], command: str) -> list[str]:
@@ -85,5 +116,5 @@ def as_run_here(words: list[str], command: str) -> list[str]:
 
 
 def test_each_command_that_is_not_run_stands_on_a_page():
-    every = [command for block in BLOCKS.values() for command in block]
+    every = [command for page in [*PAGES, EXAMPLES] for block in commands(read(page)) for command in block]
     assert [b for b in NOT_RUN if not any(command.startswith(b) for command in every)] == []
