@@ -40,6 +40,7 @@ def failure(capsys, *arguments: str) -> str:
     [
         [],
         ["train"],
+        ["evaluate"],
         ["profile"],
         ["propagate"],
         ["snapshots"],

@@ -11,6 +11,7 @@ from highways.cli.analysis import add_analysis
 from highways.cli.build import add_build
 from highways.cli.bundle import add_bundle
 from highways.cli.data import add_data
+from highways.cli.evaluate import add_evaluate
 from highways.cli.plan import add_cost, add_status
 from highways.cli.propagate import add_propagate, add_snapshots
 from highways.cli.report import add_report
@@ -24,6 +25,7 @@ EXIT_CODES = """exit codes:
   2    wrong use of the command line
   3    status: some runs are not finished
   4    verdict --strict: a claim that held no longer does
+  5    evaluate: another accuracy than the record's
   130  interrupted by Ctrl-C (143: by SIGTERM); a checkpoint was written, the same command resumes"""
 
 
@@ -74,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"highways {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     add_train(commands)
+    add_evaluate(commands)
     add_profile(commands)
     add_propagate(commands)
     add_snapshots(commands)

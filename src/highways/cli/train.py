@@ -3,6 +3,7 @@
 import argparse
 import re
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from highways.cli.shared import (
 )
 from highways.experiments.runs import cell_spec, idle
 from highways.experiments.settings_file import chosen_settings
-from highways.files import short, strict_json
+from highways.files import read_json, short, strict_json
 from highways.methods import METHODS
 from highways.record import refuse_to_replace
 from highways.specs.fields import SpecError
@@ -52,6 +53,14 @@ def add_train(commands: Any) -> None:
         "--renew",
         action="store_true",
         help="replace a record at --out, unless it is of this very specification and made by this code",
+    )
+    how.add_argument(
+        "--weights",
+        metavar="FILE",
+        nargs="?",
+        const="",
+        help="keep the weights of the best epoch, for `evaluate` and highways.load (without FILE: beside the "
+        "record, as .npz); where the record is there and they are not, the run is trained again",
     )
     how.add_argument("--quiet", action="store_true", help="no progress on standard error")
 
@@ -121,26 +130,54 @@ def _train(options: argparse.Namespace) -> int:
     if out.suffix != ".json" or out.is_dir():
         raise SpecError(f"--out: {out} is not the name of a record; it takes a file that ends in .json")
 
+    kept = None if options.weights is None else Path(options.weights or out.with_suffix(".npz"))
+    if kept is not None and (kept.suffix != ".npz" or kept.is_dir()):
+        raise SpecError(f"--weights: {kept} is not the name of weights; it takes a file that ends in .npz")
     if refuse_to_replace(out, spec, options.renew, options.kernel):
-        with suppress(InUseError), only_one(out):
-            # Of a run that was killed after writing its record; one that was to renew it may go on.
-            tidy(out, ended=refuse_to_replace(out, spec, True, options.kernel))
-        print(f"{out} is there already; delete it to run it again", file=sys.stderr)
-        return 0
+        if kept is None or _weights_are_there(spec, out, kept, options.renew):
+            with suppress(InUseError), only_one(out):
+                # Of a run that was killed after writing its record; one that was to renew it may go on.
+                tidy(out, ended=refuse_to_replace(out, spec, True, options.kernel))
+            print(f"{out} is there already; delete it to run it again", file=sys.stderr)
+            return 0
+        print(f"{out} is there, {kept} with its weights is not: training again", file=sys.stderr)
     with ended_by_signals():  # until the training can be interrupted
-        from highways.training.loop import train
+        from highways.training import keeping, loop
         from highways.training.machine import Machine
 
         machine = Machine(options.data_dir, options.device, options.threads, options.kernel, options.quiet)
         try:
-            result = train(spec, out, machine, options.renew)
+            if kept is None:
+                result = loop.train(spec, out, machine, options.renew)
+            else:
+                result = keeping.train(spec, out, kept, machine, options.renew)
         except Interrupted as stop:
             return stopped(stop)
     if not options.quiet:
-        accuracy = "none" if result["test_accuracy"] is None else f"{result['test_accuracy']:.2%}"
-        ending = "" if result["status"] == "ok" else f", diverged in epoch {result['diverged_epoch']}"
-        print(f"{out}: test accuracy {accuracy} at epoch {result['best_epoch']}{ending}", file=sys.stderr)
+        print(f"{out}: {_ending(result)}{'' if kept is None else _keeps(result, kept)}", file=sys.stderr)
     return 0
+
+
+def _weights_are_there(spec: RunSpec, out: Path, kept: Path, renew: bool) -> bool:
+    """Whether the weights of the record are; WeightsError where something else is in their place."""
+    with ended_by_signals():
+        from highways import weights
+
+    found = weights.there(kept, spec, renew)
+    return found is not None and found.is_of(read_json(out))
+
+
+def _ending(result: Mapping[str, Any]) -> str:
+    accuracy = "none" if result["test_accuracy"] is None else f"{result['test_accuracy']:.2%}"
+    ending = "" if result["status"] == "ok" else f", diverged in epoch {result['diverged_epoch']}"
+    return f"test accuracy {accuracy} at epoch {result['best_epoch']}{ending}"
+
+
+def _keeps(result: Mapping[str, Any], kept: Path) -> str:
+    epoch = result["best_epoch"]
+    return f"; {kept}: " + (
+        "no weights, since no epoch ended well" if epoch is None else f"those of epoch {epoch}"
+    )
 
 
 def _wanted(options: argparse.Namespace) -> tuple[RunSpec, RunSpec]:

@@ -1,15 +1,9 @@
 """The weights of a run at chosen epochs, for diagnostics that look inside a training."""
 
-import zipfile
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import torch
-
-from highways import record
-from highways.files import write_atomically
+from highways.model import trained
 from highways.model.network import Parameters
 from highways.record import RecordError
 from highways.specs.run import RunSpec
@@ -17,6 +11,7 @@ from highways.training.claim import checkpoint_path, only_one, tidy
 from highways.training.interruption import Interruptible
 from highways.training.loop import Training, complete
 from highways.training.machine import Machine
+from highways.weights import About, WeightsError
 
 _RECORD = "training.json"
 
@@ -65,15 +60,9 @@ class _Kept(Training):
     def keep(self, epoch: int) -> None:
         """Write the weights where this is the moment: `epoch` epochs are done, and the next has not begun."""
         if epoch in self.kept and (self.epoch, self.batch) == (epoch + 1, 0):
-            arrays: dict[str, Any] = {
-                name: tensor.cpu().numpy() for name, tensor in self.parameters.named().items()
-            }
-
-            def save(temporary: Path) -> None:
-                with temporary.open("wb") as file:
-                    np.savez(file, **arrays)
-
-            write_atomically(_pending(self.folder, epoch), save)
+            accuracy = self.epochs[-1]["validation_accuracy"] if self.epochs else None
+            about = About(self.spec, epoch, self.data.mean, self.data.std, accuracy)
+            trained.save(_pending(self.folder, epoch), about, self.parameters)
 
     def run(self, guard: Interruptible) -> None:
         self.keep(self.epoch - 1)
@@ -86,18 +75,9 @@ class _Kept(Training):
 
 
 def read_of(spec: RunSpec, folder: Path, epoch: int) -> Parameters:
-    """The weights of that run after an epoch; RecordError where there are none, or those of another run."""
-    found = RunSpec.from_dict(record.read(folder / _RECORD, whole=False)["spec"])
-    if found != spec:
-        raise RecordError(f"{folder}: holds the weights of another run; make them with `highways snapshots`")
-    return read(folder, epoch)
-
-
-def read(folder: Path, epoch: int) -> Parameters:
-    """The weights after an epoch; RecordError where they are not there."""
+    """The weights of that run after an epoch; WeightsError where there are none, or those of another run."""
     path = snapshot_path(folder, epoch)
-    try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            return Parameters(**{name: torch.from_numpy(file[name]) for name in file.files})
-    except (OSError, EOFError, ValueError, TypeError, zipfile.BadZipFile) as error:
-        raise RecordError(f"{path}: no weights ({error}); make them with `highways snapshots`") from None
+    found = trained.load(path)
+    if found.about.spec != spec:
+        raise WeightsError(f"{path}: holds the weights of another run; make them with `highways snapshots`")
+    return found.parameters

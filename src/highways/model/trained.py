@@ -1,0 +1,80 @@
+"""A trained network that takes images as they are: what `highways.load` returns."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from highways import weights
+from highways.model.network import Architecture, Parameters, feedforward
+from highways.weights import About, WeightsError
+
+_AT_A_TIME = 2000
+Images = TypeVar("Images", Tensor, NDArray[Any])
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A network, and what its weights are of (`highways.weights.About`).
+
+    Images are uint8, (n, height, width) or (n, pixels) or any other shape of n images: pixels from 0 to 255, not
+    standardised. The network does that itself, with the mean and deviation that it was trained with.
+    """
+
+    about: About
+    parameters: Parameters
+
+    def predict(self, images: Images) -> Images:
+        """The class of every image, int64 (n,): a tensor for a tensor, an array for an array.
+
+        ValueError for images of another size or type.
+        """
+        classes = self.outputs(images).argmax(-1)
+        return classes.numpy() if isinstance(images, np.ndarray) else classes
+
+    @torch.no_grad()
+    def outputs(self, images: Images) -> Tensor:
+        """The output mu_L of every image, (n, classes): logits, or scores where the method has a squared loss."""
+        architecture = Architecture.of(self.about.spec)
+        chunks = torch.split(self._pixels(images), _AT_A_TIME)
+        return torch.cat([feedforward(self.parameters, self.standardised(x), architecture) for x in chunks])
+
+    def standardised(self, pixels: Tensor) -> Tensor:
+        """The input of the network, (n, D), as training made it: in float32, then in the type of the weights."""
+        scaled = pixels.to(torch.float32).div_(255).sub_(self.about.mean).div_(self.about.std)
+        return scaled.to(self.parameters.w_in.dtype)
+
+    def _pixels(self, images: Tensor | NDArray[Any]) -> Tensor:
+        kind = str(getattr(images, "dtype", type(images).__name__)).removeprefix("torch.")
+        if kind != "uint8":
+            raise ValueError(f"images of {kind}; the network takes pixels from 0 to 255 as uint8")
+        pixels = images if isinstance(images, Tensor) else torch.from_numpy(images.copy())
+        size = self.parameters.w_in.shape[1]
+        if pixels.ndim < 2 or pixels.shape[1:].numel() != size:
+            raise ValueError(f"images of shape {tuple(pixels.shape)}; the network takes (n, ...) of {size} pixels")
+        return pixels.flatten(1)
+
+
+def load(path: str | Path) -> Trained:
+    """The network of a file of weights; WeightsError where there is none."""
+    about, arrays = weights.read(path)
+    if about.epoch is None:
+        raise WeightsError(f"{path}: no weights; the run diverged in its first epoch")
+    try:
+        parameters = Parameters(**{name: torch.from_numpy(array) for name, array in arrays.items()})
+    except TypeError as error:
+        raise WeightsError(f"{path}: not the tensors of a network ({error}); {weights.REMEDY}") from None
+    network = about.spec.network
+    if (parameters.depth, parameters.w_in.shape[0]) != (network.depth, network.width):
+        raise WeightsError(f"{path}: not of depth {network.depth} and width {network.width}; {weights.REMEDY}")
+    return Trained(about, parameters)
+
+
+def save(path: Path, about: About, parameters: Parameters | None) -> None:
+    """Write a file of weights; without parameters it says that the run has none."""
+    named = {} if parameters is None else parameters.named()
+    weights.write(path, about, {name: tensor.cpu().numpy() for name, tensor in named.items()})
