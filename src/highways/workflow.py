@@ -66,6 +66,11 @@ class Workflow:
         """The record of each run: of the reference where it counts and holds that very specification."""
         return [str(self._kept.get(run.path, f"<results>/runs/{run.path}.json")) for run in wanted]
 
+    def kept_weights(self, wanted: Iterable[Run]) -> list[str]:
+        """The weights beside the records that are made here, where the configuration keeps them."""
+        records = self.records(wanted) if self.config["keep_weights"] else []
+        return [f"{path.removesuffix('.json')}.npz" for path in records if path.startswith("<results>")]
+
     def traces(self, wanted: Iterable[Propagation]) -> list[str]:
         return [str(self._kept_traces.get(one.path, f"<results>/propagation/{one.path}.npz")) for one in wanted]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from highways import record
+from highways import record, weights
 from projects import ROOT, Project
 
 pytestmark = pytest.mark.dag
@@ -90,6 +90,37 @@ def test_a_job_that_is_called_again_keeps_its_record(tiny):
     written = out(tiny, f"{PC}/seed0").read_bytes()
     tiny.snakemake("--configfile", "tiny.yaml", "--force", "--", f"results/tiny/runs/{PC}/seed0.json")
     assert out(tiny, f"{PC}/seed0").read_bytes() == written
+
+
+def test_weights_are_kept_beside_records_that_stay_as_they_are(tiny):
+    """On: records without weights are trained again. Off again, and with no weights missing: nothing is."""
+    written = {path: out(tiny, path).read_bytes() for path in ALL}
+    configure(tiny, keep_weights=True)
+    assert trained(tiny.plan(*TABLE)) == ALL
+    out(tiny, f"{PC}/seed1").unlink()
+    tiny.snakemake(*TABLE)
+    for path in ALL:
+        about, arrays = weights.read(out(tiny, path).with_suffix(".npz"))
+        assert about.is_of(record.read(out(tiny, path)))
+        assert "w_in" in arrays
+        assert path == f"{PC}/seed1" or out(tiny, path).read_bytes() == written[path]
+    for kept in (True, False):
+        configure(tiny, keep_weights=kept)
+        assert trained(tiny.plan(*TABLE)) == set()
+    out(tiny, f"{PC}/seed0").with_suffix(".npz").unlink()
+    assert trained(tiny.plan(*TABLE)) == set()
+    configure(tiny, keep_weights=True)
+    assert trained(tiny.plan(*TABLE)) == {f"{PC}/seed0"}
+
+
+def test_records_of_the_reference_are_not_trained_for_their_weights(tiny):
+    from highways.collection import index
+
+    shutil.copytree(tiny.folder / "results/tiny", tiny.folder / "results/reference")
+    index(tiny.folder / "results/reference").write()
+    shutil.rmtree(tiny.folder / "results/tiny/runs")
+    configure(tiny, records="reference", keep_weights=True, seeds=[0, 1, 2])
+    assert trained(tiny.plan(*TABLE)) == {f"{PC}/seed2", f"{BP}/selected/seed2"}
 
 
 def test_the_reference_serves_what_is_of_its_very_settings(tiny):

@@ -68,6 +68,7 @@ for (kind, name), item in ITEMS.items():
             f"{kind}_{name}"
         input:
             lambda w, kind=kind, name=name: FLOW.sources(kind, name),
+            lambda w, item=item: FLOW.kept_weights(item.runs(config)),
             paths([item]),
 
 
@@ -117,5 +118,6 @@ rule page:
 rule report:
     input:
         FLOW.everything,
+        FLOW.kept_weights(FLOW.runs.values()),
         FLOW.traces(FLOW.propagations.values()),
         rules.page.output,

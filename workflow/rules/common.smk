@@ -51,6 +51,7 @@ DEVICE = config["device"]
 DATA_DIR = (
     "" if config["data_dir"] is None else shlex.join(["--data-dir", config["data_dir"]])
 )
+WEIGHTS = "--weights" if config["keep_weights"] else ""
 BUILT = ["native", *({row.get("kernel") for row in config["settings"]} & {"mixed"})]
 
 # The analysis takes seconds and is made anew with any change of the configuration or the package; a training run
@@ -73,6 +74,14 @@ TRACING_CODE = {
 def environment(wildcards):
     asked = {one.name for one in workflow.deployment_settings.deployment_method}
     return "highways" if "CONDA" in asked else None
+
+
+# What a training writes at a place: the record, and the weights where the configuration keeps them.
+def trained(place):
+    record = {"record": update(f"<results>/runs/{place}.json")}
+    return record | (
+        {"weights": update(f"<results>/runs/{place}.npz")} if WEIGHTS else {}
+    )
 
 
 # A run's input: none, once its data and the kernel are there.

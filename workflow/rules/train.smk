@@ -16,7 +16,7 @@ rule train:
     input:
         lambda w: after_preparing(FLOW.runs[w.run].spec),
     output:
-        update("<results>/runs/{run}.json"),
+        **trained("{run}"),
     log:
         "<results>/logs/train/{run}.log",
     conda:
@@ -25,6 +25,7 @@ rule train:
     resources:
         device=DEVICE,
         data_dir=DATA_DIR,
+        weights=WEIGHTS,
         mem_mb=lambda w, attempt: megabytes(FLOW.runs[w.run], attempt),
         runtime=lambda w, attempt: minutes(FLOW.runs[w.run], attempt),
     params:
@@ -34,7 +35,8 @@ rule train:
     message:
         "training {wildcards.run}"
     shell:
-        "highways train --renew --spec {params.spec:q} --out {output:q} --threads {threads} {params.kernel:q} --device {resources.device} {resources.data_dir} 2> {log:q}"
+        "highways train --renew --spec {params.spec:q} --out {output.record:q} {resources.weights}"
+        " --threads {threads} {params.kernel:q} --device {resources.device} {resources.data_dir} 2> {log:q}"
 
 
 rule select:
@@ -62,7 +64,7 @@ rule train_selected:
         lambda w: after_preparing(selected(w).spec),
         chosen=lambda w: FLOW.selection(w.selection),
     output:
-        update("<results>/runs/{selection}/selected/seed{seed}.json"),
+        **trained("{selection}/selected/seed{seed}"),
     log:
         "<results>/logs/train/{selection}/selected/seed{seed}.log",
     conda:
@@ -71,6 +73,7 @@ rule train_selected:
     resources:
         device=DEVICE,
         data_dir=DATA_DIR,
+        weights=WEIGHTS,
         mem_mb=lambda w, attempt: megabytes(selected(w), attempt),
         runtime=lambda w, attempt: minutes(selected(w), attempt),
     params:
@@ -80,5 +83,5 @@ rule train_selected:
     message:
         "training {wildcards.selection}/selected/seed{wildcards.seed} at the chosen settings"
     shell:
-        "highways train --renew --spec {params.spec:q} --selection {input.chosen:q} --out {output:q}"
+        "highways train --renew --spec {params.spec:q} --selection {input.chosen:q} --out {output.record:q} {resources.weights}"
         " --threads {threads} {params.kernel:q} --device {resources.device} {resources.data_dir} 2> {log:q}"
