@@ -8,6 +8,7 @@ from highways.cli import main
 from highways.experiments import cost
 from highways.experiments.configuration import all_runs
 from highways.experiments.runs import density_runs, strength_runs, table_runs
+from highways.specs.options import Ipc
 from highways.specs.registry import METHODS
 from highways.specs.run import Conventions, Highway, Inference, Learning, Network, RunSpec
 from mappings import changed
@@ -42,6 +43,22 @@ def test_operations_are_those_that_torch_counts(deep):
     whole = replace(spec, epochs=1)
     per_update = (cost.operations(whole) - cost.sweep_operations(whole) * 10_000 / 128) / cost.updates(whole)
     assert per_update == pytest.approx(counted(3), rel=0.35)  # the sweeps around the steps are approximate
+
+
+def test_operations_of_interleaved_steps_are_those_that_torch_counts(deep):
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from highways.methods import rule
+    from highways.model.network import initialise
+
+    spec = replace(deep, method="ipc", inference=None, highway=None, rule=Ipc(steps=7), epochs=1)
+    parameters = initialise(spec, 784, 10)
+    x, y = torch.randn(128, 784), torch.eye(10)[torch.arange(128) % 10]
+    with FlopCounterMode(display=False) as counter:
+        rule("ipc")(spec, parameters, "").gradient(parameters, x, y)
+    per_update = (cost.operations(spec) - cost.sweep_operations(spec) * 10_000 / 128) / cost.updates(spec)
+    assert per_update == pytest.approx(counter.get_total_flops(), rel=0.1)
 
 
 def test_the_paper_costs_about_50_petaflop(paper):
@@ -87,12 +104,13 @@ def test_the_cost_command_adds_up(root, loaded, monkeypatch, capsys):
         ("meta_pcn", {}, 0, 0),  # one sweep down, as for backprop
         ("meta_pcn", {"step_size": 0.5}, 4, 0),
         ("lra", {}, 0, 0),
+        ("ipc", {}, 5, 8),  # T = L; four more steps on the weights
     ],
 )
 def test_what_a_rule_does_beside_learning_is_counted(method, rule, steps, sweeps):
     spec = make_spec(method, depth=5, rule=rule)
     own = cost.of_method(spec)
-    assert (own.steps, own.sweeps) == (pytest.approx(steps), sweeps)
+    assert (own.steps, own.sweeps + 2 * (own.weight_steps - 1)) == (pytest.approx(steps), sweeps)
     plain = make_spec("backprop", depth=5)
     more = cost.operations(spec) - cost.operations(plain)
     expected = steps * cost.step_operations(spec) + sweeps * cost.sweep_operations(spec)

@@ -1,5 +1,6 @@
 """What the training loop promises: the order of batches, the sums, the schedule, the selection, the checkpoint."""
 
+import itertools
 import math
 import signal
 from pathlib import Path
@@ -11,8 +12,9 @@ from torch.nn import functional as F  # noqa: N812
 
 from highways import record
 from highways.data import load
-from highways.methods import rule
+from highways.methods import rule, weight_step
 from highways.model.network import Architecture, initialise
+from highways.specs.options import Ipc
 from highways.specs.run import Learning
 from highways.training import evaluation
 from highways.training import loop as training
@@ -156,6 +158,87 @@ def test_the_schedule_runs_over_all_updates_of_the_run(tiny, out, seen):
     falling = [0.002 * (1 + math.cos(math.pi * n / 36)) for n in range(36)]
     assert seen.rates == pytest.approx(rising + falling, rel=1e-12)
     assert seen.updates == list(range(48))
+
+
+# Several steps on the weights per batch
+
+
+@pytest.fixture
+def interleaved(tiny):
+    """A function that makes a spec whose batches have three steps on the weights; keywords replace its fields."""
+    return lambda **fields: tiny("ipc", inference=None, rule=Ipc(steps=3), **{"epochs": 1, **fields})
+
+
+@pytest.fixture
+def stepped(monkeypatch):
+    """Calls what a test puts there before every step on the weights, with the number of the step, from 1."""
+    hooks, apply, count = [], training.weight_step.apply, itertools.count(1)
+
+    def spy(optimizer, parameters, weights, lr):
+        number = next(count)
+        for hook in hooks:
+            hook(number, weights, lr)
+        apply(optimizer, parameters, weights, lr)
+
+    monkeypatch.setattr(training.weight_step, "apply", spy)
+    return hooks
+
+
+def test_all_steps_of_a_batch_are_at_the_rate_of_the_batch(interleaved, out, stepped):
+    rates = []
+    stepped.append(lambda number, weights, lr: rates.append(lr))
+    learning = Learning(0.004, schedule="warmup_cosine", warmup_fraction=0.25)
+    result = training.train(interleaved(learning=learning), out, QUIET)
+    per_batch = [weight_step.learning_rate(learning, done, BATCHES) for done in range(BATCHES)]
+    assert rates == [rate for rate in per_batch for _ in range(3)]
+    assert result["diagnostics"][0].keys() == {
+        "epoch",
+        "rms_state",
+        "rms_error",
+        "weight_gradient_norm",
+        "backprop_cosine",
+    }
+    assert result["epochs"][0]["train_accuracy"] > 0.15
+
+
+def test_a_run_stopped_between_the_steps_of_a_batch_ends_as_an_unbroken_one(interleaved, out, stepped):
+    """In the second step of the fourth batch: the batch is learnt whole first."""
+    spec, other = interleaved(), out.with_name("unbroken.json")
+    unbroken = training.train(spec, other, QUIET)
+    stops = {3 * BATCHES + 3 * 3 + 2}
+    stepped.append(lambda number, weights, lr: number in stops and signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(Interrupted):
+        training.train(spec, out, QUIET)
+    assert begun(spec, out).batch == 4
+    resumed = training.train(spec, out, QUIET)
+    assert resumed["timing"]["attempts"] == 2
+    assert record.comparable(resumed) == record.comparable(unbroken)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_later_step_of_a_batch_that_is_not_finite_is_divergence(interleaved, out, monkeypatch, stopped):
+    """Nothing is learnt from it, and a signal in the same moment loses neither the epoch nor the verdict."""
+    learner, spec = rule("ipc"), interleaved(epochs=2)
+    gradients, steps = learner.gradients, []
+
+    def explode(self, parameters, x, y, update=0):
+        for number, found in enumerate(gradients(self, parameters, x, y, update)):
+            if (update, number) == (5, 1):
+                found.weights.w_out[0, 0] = math.inf
+                if stopped:
+                    signal.raise_signal(signal.SIGTERM)
+            yield found
+
+    apply = training.weight_step.apply
+    monkeypatch.setattr(learner, "gradients", explode)
+    monkeypatch.setattr(training.weight_step, "apply", lambda *a: (steps.append(1), apply(*a)))
+    if stopped:
+        with pytest.raises(Interrupted):
+            training.train(spec, out, QUIET)
+    result = training.train(spec, out, QUIET)
+    assert len(steps) == 5 * 3 + 1
+    assert (result["status"], result["diverged_epoch"], len(result["epochs"])) == ("diverged", 1, 1)
+    assert result["timing"]["attempts"] == 1 + stopped
 
 
 # The selection

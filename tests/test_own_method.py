@@ -11,7 +11,7 @@ import pytest
 
 from highways import provenance
 
-MODULE = '''"""Incremental predictive coding would change more; this one changes nothing."""
+MODULE = '''"""Predictive coding under another name."""
 
 from highways.methods import pc
 
@@ -27,8 +27,8 @@ def copy(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("own")
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(provenance.PACKAGE, folder / "highways", ignore=ignored)
-    (folder / "highways" / "methods" / "ipc.py").write_text(MODULE, encoding="utf-8")
-    register(folder, '    "ipc": Method("iPC", inference=True, cost=no_more),\n')
+    (folder / "highways" / "methods" / "child.py").write_text(MODULE, encoding="utf-8")
+    register(folder, '    "child": Method("Child", inference=True, cost=no_more),\n')
     return folder
 
 
@@ -48,7 +48,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_record_of_a_child_of_predictive_coding_names_the_kernel(copy, tiny):
-    spec = json.dumps({**tiny("pc", epochs=1).to_dict(), "method": "ipc"})
+    spec = json.dumps({**tiny("pc", epochs=1).to_dict(), "method": "child"})
     out = copy / "record.json"
     trained = run(
         copy, "-m", "highways", "train", "--spec", spec, "--out", str(out), "--kernel", "batched", "--quiet"
@@ -58,11 +58,11 @@ def test_the_record_of_a_child_of_predictive_coding_names_the_kernel(copy, tiny)
 
 
 def test_its_relaxation_is_not_traced_under_another_name(copy, root):
-    words = ["--method", "ipc", "--config", str(root / "config.yaml"), "--depth", "8", "--steps", "3"]
+    words = ["--method", "child", "--config", str(root / "config.yaml"), "--depth", "8", "--steps", "3"]
     said = run(copy, "-m", "highways", "propagate", *words, "--out", str(copy / "trace.npz"))
     assert said.returncode == 1
     (line,) = said.stderr.splitlines()
-    assert "how 'ipc' relaxes is not known here; it takes pc, hep" in line
+    assert "how 'child' relaxes is not known here; it takes pc, hep" in line
     assert not (copy / "trace.npz").exists()
 
 

@@ -28,7 +28,7 @@ def f(x):  # a comment
 '''
 
 # By name: a method that is added later changes nothing here.
-METHODS = ("pc", "hep", "dfa", "backprop", "epc", "meta_pcn", "precision", "dkp", "dkp_pc", "lra", "mupc")
+METHODS = ("pc", "hep", "dfa", "backprop", "epc", "meta_pcn", "precision", "dkp", "dkp_pc", "lra", "mupc", "ipc")
 EVERY = set(METHODS)
 SWEEPING = {"epc", "meta_pcn", "lra"}
 RELAXING = {"pc", "hep", "precision", "mupc"}
@@ -110,6 +110,7 @@ def test_what_changes_traces_changes_their_fingerprint(package, file, old, new, 
         ("methods/feedback.py", "(spec.highway.sigma_v *", "(2 * spec.highway.sigma_v *", {"hep", "dfa"}),
         ("methods/hep.py", "self.spec.highway.alpha *", "2 * self.spec.highway.alpha *", {"hep"}),
         ("methods/pc.py", "initial[-1]", "initial[0]", RELAXING),
+        ("methods/ipc.py", "self.options.step_size * slope", "2 * self.options.step_size * slope", {"ipc"}),
         ("methods/dkp.py", "(2 / (width", "(3 / (width", {"dkp", "dkp_pc"}),
         ("methods/base.py", "div_(batch)", "div_(batch + 1)", EVERY),
         ("methods/sweeps.py", "u = g @ matrices[layer]", "u = 2 * g @ matrices[layer]", SWEEPING),
@@ -125,7 +126,7 @@ def test_what_changes_numbers_changes_the_fingerprints_of_its_methods(package, f
     assert changed_by(package, provenance.training_code, file, old, new) == methods
 
 
-IPC = """
+CHILD = """
 from highways.methods import pc
 from highways.inference.optimizer import state_optimizer
 
@@ -133,34 +134,51 @@ from highways.inference.optimizer import state_optimizer
 class Rule(pc.Rule):
     pass
 """
-
-
-def test_a_method_of_ones_own_is_fingerprinted_with_the_kernel_and_moves_no_other(package, monkeypatch):
-    before = {method: provenance.training_code(method) for method in METHODS}
-    traces = {method: provenance.propagation_code(method) for method in METHODS}
-    (package / "methods" / "ipc.py").write_text(IPC, encoding="utf-8")
-    edit(package / "specs" / "options.py", "STEPS = 1_000_000", OWN_OPTIONS)
-    edit(
-        package / "specs" / "registry.py",
-        '    "dfa":',
-        '    "ipc": Method("iPC", inference=True, cost=no_more),\n    "dfa":',
-    )
-    monkeypatch.setitem(registry.METHODS, "ipc", registry.Method("iPC", inference=True, cost=no_more))
-    assert {method: provenance.training_code(method) for method in before} == before
-    assert {method: provenance.propagation_code(method) for method in traces} == traces
-    assert provenance.relaxes_with_a_kernel("ipc")
-    own = provenance.training_code("ipc")
-    edit(package / "inference" / "estep.cpp", "BETA_1 = 0.9", "BETA_1 = 0.8")
-    assert provenance.training_code("ipc") != own
-
-
-OWN_OPTIONS = """STEPS = 1_000_000
-
+OWN_OPTIONS = """
 
 @dataclass(frozen=True)
-class Ipc:
-    steps: int = integer(5, low=1, high=STEPS)
+class Child:
+    steps: int = integer(7, low=1, high=STEPS)
 """
+HEAD = """
+from dataclasses import dataclass
+
+from highways.specs.fields import integer
+
+STEPS = 9
+"""
+
+
+@pytest.mark.parametrize("home", ["specs/options", "specs/own"])
+def test_a_method_of_ones_own_is_fingerprinted_with_all_that_it_uses_and_moves_no_other(
+    package, monkeypatch, home
+):
+    """Its options in the file of the others, or in one of their own."""
+    before = {
+        method: (provenance.training_code(method), provenance.propagation_code(method)) for method in METHODS
+    }
+    (package / "methods" / "child.py").write_text(CHILD, encoding="utf-8")
+    path = package / f"{home}.py"
+    text = path.read_text(encoding="utf-8") if path.exists() else HEAD
+    path.write_text(text + OWN_OPTIONS, encoding="utf-8")
+    entry = '    "child": Method("Child", inference=True, options=options.Child, cost=no_more),\n    "dfa":'
+    edit(package / "specs" / "registry.py", '    "dfa":', entry)
+    options = type("Child", (), {"__module__": f"highways.{home.replace('/', '.')}"})
+    method = registry.Method("Child", inference=True, options=options, cost=no_more)
+    monkeypatch.setitem(registry.METHODS, "child", method)
+    after = {method: (provenance.training_code(method), provenance.propagation_code(method)) for method in METHODS}
+    assert after == before
+    assert provenance.relaxes_with_a_kernel("child")
+    own = {provenance.training_code("child")}
+    for file, old, new in (
+        (f"{home}.py", "integer(7, low=1, high=STEPS)", "integer(8, low=1, high=STEPS)"),
+        (f"{home}.py", "STEPS = ", "STEPS = 2 * "),
+        ("inference/estep.cpp", "BETA_1 = 0.9", "BETA_1 = 0.8"),
+        ("inference/optimizer.py", "BETA_1, BETA_2 = 0.9", "BETA_1, BETA_2 = 0.8"),
+    ):
+        edit(package / file, old, new)
+        assert provenance.training_code("child") not in own, file
+        own.add(provenance.training_code("child"))
 
 
 def test_a_method_that_only_takes_the_optimiser_of_the_states_is_fingerprinted_with_it(package, monkeypatch):

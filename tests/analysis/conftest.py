@@ -101,14 +101,15 @@ _CONFIG: dict[str, Any] = {
         ],
         "tuning": {"seed": 3, "epochs": 2, "learning_rates": [1e-4, 1e-3]},
         "rules": [
-            {"name": "hep", "title": "HEP", "method": "hep", "local": "yes", "tuned": False},
-            {"name": "dfa", "title": "DFA", "method": "dfa", "local": "yes"},
+            {"name": "hep", "title": "HEP", "method": "hep", "local": "yes", "tuned": False, "family": "Coding"},
+            {"name": "dfa", "title": "DFA", "method": "dfa", "local": "yes", "family": "Feedback"},
             {
                 "name": "lra",
                 "title": "LRA-E",
                 "method": "lra",
                 "local": "yes",
                 "secondary": True,
+                "family": "Feedback",
                 "vary": {"rule.beta": [0.1, 0.3]},
             },
             {"name": "mupc", "title": "muPC", "method": "mupc", "local": "yes"},

@@ -246,14 +246,14 @@ def test_accuracy_is_drawn_by_family_beside_bp_in_grey(config, folder, record):
     write_all(config, record, "dfa", lambda run: 0.9 + 0.02 * run.spec.seed - run.spec.network.depth / 100)
     write_all(config, record, "mupc", 0.8)
     figure = FIGURES["remedies"](config, folder)
-    assert titles(figure) == ["Feedback matrices of their own", "Predictive coding", baseline_panels.SKIPS]
-    assert list(line(figure, "mean:dfa").get_ydata()) == pytest.approx([87, 83])
-    assert gids(figure, 0) >= {"mean:dfa", "mean:lra", "reference:backprop"}
+    assert titles(figure) == ["Coding", "Feedback", baseline_panels.SKIPS]
+    assert list(line(figure, "mean:dfa", 1).get_ydata()) == pytest.approx([87, 83])
+    assert gids(figure, 1) >= {"mean:dfa", "mean:lra", "reference:backprop"}
     assert "mean:mupc" not in gids(figure, 0) | gids(figure, 1)
     assert list(line(figure, "mean:mupc", 2).get_ydata()) == pytest.approx([80, 80])
     for panel in range(3):
         assert list(line(figure, "reference:backprop", panel).get_ydata()) == pytest.approx([97, 97])
-    legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    legend = [text.get_text() for text in figure.axes[1].get_legend().get_texts()]
     assert legend == ["DFA", "LRA-E†"]
     text = " ".join(" ".join(one.get_text() for one in figure.texts).split())
     assert "not run: HEP, LRA-E†" in text
@@ -290,7 +290,7 @@ def test_a_title_is_drawn_and_written_as_it_stands(config, folder, record, tmp_p
 
 def test_the_bars_are_the_sample_std_and_the_scale_is_that_of_the_error(config, folder, record):
     write_all(config, record, "dfa", lambda run: 0.9 + 0.02 * run.spec.seed)
-    axes = FIGURES["remedies"](config, folder).axes[0]
+    axes = FIGURES["remedies"](config, folder).axes[1]
     (bars,) = [found for found in axes.collections if len(found.get_segments()) == 2]
     low, high = bars.get_segments()[0][:, 1]
     assert (low + high) / 2 == pytest.approx(91)
@@ -305,9 +305,6 @@ def test_every_rule_of_the_configuration_has_a_family(paper):
         baseline_panels.REFERENCES
     )
     assert {name for name, title in found.items() if title == baseline_panels.SKIPS} == {"mupc", "mupc_entropy"}
-    named = [name for names in baseline_panels.FAMILIES.values() for name in names]
-    assert len(named) == len(set(named))
-    assert set(named) <= set(found)
 
 
 def cosines(path, **quantities):

@@ -1,5 +1,6 @@
 """What every learning rule keeps to, whichever it is."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -62,6 +63,7 @@ def test_the_output_layer_learns_the_same_first_step_under_every_rule(method: st
         "epc": {"step_size": 1e-9},
         "dkp_pc": {"first_lr": 1e-9, "step_size": 1e-9},
         "mupc": {"step_size": 1e-9},
+        "ipc": {"step_size": 1e-9},
     }
     problem = make_problem(method, inference={"step_size": 1e-9, "steps": 1}, rule=nearly_still.get(method))
     truth = make_backprop(problem).gradient(problem.parameters, problem.x, problem.y).weights.w_out
@@ -101,6 +103,33 @@ def test_the_base_class_takes_the_mean_and_leaves_no_graph() -> None:
         assert not tensor.requires_grad
         torch.testing.assert_close(tensor, 2 * problem.parameters.named()[name], **ROUNDING)
     assert not any(t.requires_grad for t in (gradient.logits, *gradient.errors))
+
+
+class Turns(base.Interleaved):
+    """A rule of two steps, which looks around while it computes."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[bool, str]] = []
+
+    def batch_gradients(
+        self, parameters: Parameters, x: Tensor, y: Tensor, update: int
+    ) -> Iterator[base.Gradient]:
+        for factor in (3, 9):
+            self.seen.append((torch.is_grad_enabled(), torch.backends.cuda.matmul.fp32_precision))
+            sums = Parameters(**{name: tensor * factor for name, tensor in parameters.named().items()})
+            yield base.Gradient(sums, y, Errors(factor * y.unsqueeze(0), y))
+
+
+def test_between_the_steps_of_a_batch_autograd_and_arithmetic_are_the_callers() -> None:
+    problem, rule = make_problem(batch=3), Turns()
+    outside = (torch.is_grad_enabled(), torch.backends.cuda.matmul.fp32_precision)
+    before = problem.parameters.clone().named()
+    for number, gradient in enumerate(rule.gradients(problem.parameters, problem.x, problem.y)):
+        assert (torch.is_grad_enabled(), torch.backends.cuda.matmul.fp32_precision) == outside
+        for name, tensor in problem.parameters.named().items():  # the second sees what the first has changed
+            torch.testing.assert_close(gradient.weights.named()[name], (1, 6)[number] * before[name], **ROUNDING)
+            tensor.add_(gradient.weights.named()[name])
+    assert rule.seen == [(False, "ieee")] * 2 != [outside] * 2
 
 
 def test_direct_feedback_takes_the_error_of_the_networks_own_loss() -> None:

@@ -30,7 +30,7 @@ MEASURED = Rates()
 
 
 def updates(spec: RunSpec) -> int:
-    """Weight updates of a run."""
+    """Batches of a run, each an update of most rules."""
     return spec.epochs * math.ceil(DATASETS[spec.dataset].train / spec.batch_size)
 
 
@@ -56,9 +56,12 @@ def of_method(spec: RunSpec) -> Cost:
 
 
 def operations(spec: RunSpec) -> float:
-    """Operations of a whole run: E-steps, three sweeps' worth of learning per update, validation."""
+    """Operations of a whole run: per batch a sweep, E-steps and two sweeps' worth per step on the weights;
+    validation.
+    """
     own = of_method(spec)
-    per_update = (3 + own.sweeps) * sweep_operations(spec) + own.steps * step_operations(spec)
+    sweeps = 1 + 2 * own.weight_steps + own.sweeps
+    per_update = sweeps * sweep_operations(spec) + own.steps * step_operations(spec)
     if spec.inference is not None:
         per_update += spec.inference.steps * step_operations(spec)
     validation = spec.epochs * sweep_operations(spec) * DATASETS[spec.dataset].validation / spec.batch_size
@@ -72,7 +75,8 @@ def seconds(spec: RunSpec, rates: Rates = MEASURED) -> float:
         total += updates(spec) * spec.inference.steps * rates.call_seconds
     own = of_method(spec)
     total += updates(spec) * own.steps * rates.call_seconds
-    return total + updates(spec) * spec.network.depth * (1 + own.sweeps / 2) * rates.layer_seconds
+    layers = spec.network.depth * (own.weight_steps + own.sweeps / 2)
+    return total + updates(spec) * layers * rates.layer_seconds
 
 
 def extra_parameters(spec: RunSpec) -> tuple[int, bool]:

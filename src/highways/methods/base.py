@@ -1,6 +1,6 @@
 """What a learning rule hands to the training loop, and what it is asked for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -56,20 +56,62 @@ class Rule:
         Changes nothing. Without autograd and in exact float32, the mean over the batch.
         """
         with torch.no_grad(), exact_float32():
-            found = self.batch_gradient(parameters, x, y, update)
-            weights = found.weights.detached()
-            if self.reduction == "sum":
-                mean_over_batch(weights, len(x))
-        errors = Errors(found.errors.hidden.detach(), found.errors.output.detach())
-        return found._replace(weights=weights, logits=found.logits.detach(), errors=errors)
+            return self._as_handed_out(self.batch_gradient(parameters, x, y, update), len(x))
 
     def batch_gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int) -> Gradient:
         """What a rule defines: its gradient on a batch, under `reduction`, in new tensors."""
         raise NotImplementedError
 
+    def gradients(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> Iterator[Gradient]:
+        """What the training steps on: every gradient of a batch, of which most rules have one."""
+        yield self.gradient(parameters, x, y, update)
+
+    def _as_handed_out(self, found: Gradient, batch: int) -> Gradient:
+        weights = found.weights.detached()
+        if self.reduction == "sum":
+            mean_over_batch(weights, batch)
+        errors = Errors(found.errors.hidden.detach(), found.errors.output.detach())
+        return found._replace(weights=weights, logits=found.logits.detach(), errors=errors)
+
     def step(self, parameters: Parameters, gradient: Gradient, lr: float, descend: Callable[[], None]) -> None:
         """One update in place; `descend` is AdamW's step on the weights at the rate lr."""
         descend()
+
+
+class Interleaved(Rule):
+    """A rule that steps on the weights several times per batch, between the steps of its states."""
+
+    def gradients(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> Iterator[Gradient]:
+        """One gradient per step on the weights; the caller steps on `parameters` before it asks for the next."""
+        inner = self.batch_gradients(parameters, x, y, update)
+        while True:
+            with torch.no_grad(), exact_float32():
+                found = next(inner, None)
+                if found is None:
+                    return
+                handed_out = self._as_handed_out(found, len(x))
+            yield handed_out
+
+    def gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> Gradient:
+        """The mean of the batch's gradients where the weights rest, and the last errors: for the diagnostics."""
+        steps, total = 0, None
+        for found in self.gradients(parameters, x, y, update):
+            steps += 1
+            if total is None:
+                total = found.weights
+            else:
+                for name, tensor in total.named().items():
+                    tensor.add_(found.weights.named()[name])
+        assert total is not None
+        return found._replace(weights=mean_over_batch(total, steps))
+
+    def batch_gradients(self, parameters: Parameters, x: Tensor, y: Tensor, update: int) -> Iterator[Gradient]:
+        """What a rule defines: as `batch_gradient`, once per step on the weights.
+
+        The step is taken while the generator waits, so `parameters` hold other numbers after every `yield`. All
+        gradients have the logits from before any step.
+        """
+        raise NotImplementedError
 
 
 class Learned:

@@ -4,16 +4,17 @@ from typing import NamedTuple
 
 
 class Cost(NamedTuple):
-    """Work per update beside the section `inference` and the step on the weights; numbers kept beside the weights
-    and the highways.
+    """Work per batch beside the section `inference`; numbers kept beside the weights and the highways.
 
-    steps: updates of the states of all layers at once. sweeps: sweeps up or down the layers.
+    steps: updates of the states of all layers at once. sweeps: sweeps up or down the layers, beside the first.
+    weight_steps: steps on the weights.
     direct, neighbours: feedback matrices from the output, (N, C), and from the next layer, (N, N).
     learned: whether these matrices are learned.
     """
 
     steps: float = 0.0
     sweeps: float = 0.0
+    weight_steps: int = 1
     direct: int = 0
     neighbours: int = 0
     learned: bool = False

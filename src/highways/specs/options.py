@@ -160,3 +160,20 @@ def mupc_scales(depth: int, width: int, inputs: int) -> Scales:
 def _mupc_scales_without_skips(depth: int, width: int, inputs: int) -> Scales:
     """1/sqrt(N) inside."""
     return mupc_scales(1, width, inputs)
+
+
+@dataclass(frozen=True)
+class Ipc:
+    """iPC: T steps of the states and of the weights per batch (null: L, so that every layer learns from it)."""
+
+    step_size: float = real(0.5, low=0.0, above=True)
+    steps: int | None = integer(None, low=1, high=STEPS)
+
+    def steps_at(self, depth: int) -> int:
+        """T in a network of that depth."""
+        return depth if self.steps is None else self.steps
+
+
+def ipc_cost(options: Ipc, depth: int) -> Cost:
+    steps = options.steps_at(depth)
+    return Cost(steps=float(steps), weight_steps=steps)

@@ -43,4 +43,5 @@ METHODS: dict[str, Method] = {
     "dkp_pc": Method("DKP-PC", options=options.DkpPc, cost=options.dkp_pc_cost),
     "lra": Method("LRA", options=options.Lra, cost=options.lra_cost),
     "mupc": Method("μPC", options=options.Mupc, cost=options.mupc_cost, network=options.mupc_network),
+    "ipc": Method("iPC", options=options.Ipc, cost=options.ipc_cost),
 }

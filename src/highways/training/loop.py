@@ -8,7 +8,8 @@ with the weights of that epoch.
 import datetime
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -124,14 +125,16 @@ class Training:
             for indices in self.order(self.epoch)[self.batch :]:
                 x, labels, y = batch_of(self.train, indices)
                 done = (self.epoch - 1) * self.batches + self.batch
-                gradient = self.rule.gradient(self.parameters, x, y, done)
+                gradients = self.rule.gradients(self.parameters, x, y, done)
+                gradient = next(gradients)
                 loss = F.cross_entropy(gradient.logits, labels).item()
-                if not (math.isfinite(loss) and _all_finite(gradient.weights)):
-                    self.diverged_epoch = self.epoch
-                    break
                 lr = weight_step.learning_rate(self.spec.learning, done, updates)
                 with guard.deferred():
-                    self.step(gradient, lr)
+                    if not (math.isfinite(loss) and self.steps(chain([gradient], gradients), lr)):
+                        self.diverged_epoch = self.epoch
+                        self._end_epoch()
+                        self.save()
+                        break
                     self.loss_sum += loss * len(labels)
                     self.correct += correct_predictions(gradient.logits, labels)
                     self.batch += 1
@@ -140,9 +143,18 @@ class Training:
                 if time.monotonic() - self._saved > CHECKPOINT_SECONDS:
                     with guard.deferred():
                         self.save()
-            with guard.deferred():
-                self._end_epoch()
-                self.save()
+            else:
+                with guard.deferred():
+                    self._end_epoch()
+                    self.save()
+
+    def steps(self, gradients: Iterable[Gradient], lr: float) -> bool:
+        """The updates of a batch at the rate lr; False, at the first gradient that is not finite."""
+        for gradient in gradients:
+            if not _all_finite(gradient.weights):
+                return False
+            self.step(gradient, lr)
+        return True
 
     def step(self, gradient: Gradient, lr: float) -> None:
         """One update of the weights, and of what the rule learns beside them, at the rate lr."""

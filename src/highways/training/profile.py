@@ -29,12 +29,14 @@ def profile(spec: RunSpec, machine: Machine, batches: int = 10) -> dict[str, flo
         if isinstance(rule, pc.Rule):
             rule.infer(parameters, x, y)
         times.append(time.perf_counter())
-        gradient = rule.gradient(parameters, x, y, number)
-        times.append(time.perf_counter())
         lr = weight_step.learning_rate(spec.learning, number, spec.epochs * training.batches)
-        training.step(gradient, lr)
-        times.append(time.perf_counter())
-        marks.append([after - before for before, after in pairwise(times)])
+        applying = 0.0
+        for gradient in rule.gradients(parameters, x, y, number):
+            start = time.perf_counter()
+            training.step(gradient, lr)
+            applying += time.perf_counter() - start
+        fetch, infer = (after - before for before, after in pairwise(times))
+        marks.append([fetch, infer, time.perf_counter() - times[-1] - applying, applying])
     fetch, infer, learn, apply = (
         sum(column) / batches * training.batches for column in zip(*marks[1:], strict=True)
     )

@@ -61,7 +61,9 @@ def _impossible(state: State, spec: RunSpec) -> Iterator[str]:
         yield "the epoch or the batch"
     if not (0 <= state["correct"] <= seen and 0 <= state["loss_sum"] < math.inf):
         yield "the sums over the epoch"
-    if state["diverged_epoch"] is None and state["optimizer"]["updates"] != done * batches + state["batch"]:
+    learnt, updates = done * batches + state["batch"], state["optimizer"]["updates"]
+    per_batch = updates // learnt if learnt else 1  # several where the steps of states and weights are interleaved
+    if state["diverged_epoch"] is None and not updates == per_batch * learnt >= learnt:
         yield "the number of updates"
     if len(state["epochs"]) != done:
         yield "the number of epochs"

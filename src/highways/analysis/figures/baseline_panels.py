@@ -18,12 +18,6 @@ from highways.experiments.baselines import Remedy
 from highways.experiments.results import Folder
 from highways.experiments.runs import Config
 
-# The panels of accuracy against depth, by names of the configuration; the references are in every panel.
-FAMILIES = {
-    "Steps of backpropagation": ("meta_pcn", "precision", "epc"),
-    "Feedback matrices of their own": ("dfa", "dkp", "dkp_pc", "dkp_pc_first", "lra", "rec_lra"),
-    "Predictive coding": ("hep", "epc_rest", "precision_states", "precision_literal", "mupc_plain"),
-}
 OTHERS, SKIPS = "Other rules", "With forward skips: another network"
 REFERENCES = {"backprop": "-", "pc": "--"}
 _COLUMNS = 4
@@ -38,12 +32,8 @@ _COSINES = {
 
 
 def family(remedy: Remedy) -> str:
-    """The panel of a rule: the `family` of its entry, else that of its name."""
-    if remedy.skips:
-        return SKIPS
-    if "family" in remedy.entry:
-        return str(remedy.entry["family"])
-    return next((title for title, names in FAMILIES.items() if remedy.name in names), OTHERS)
+    """The panel of a rule: the `family` of its entry, but for networks of another kind."""
+    return SKIPS if remedy.skips else str(remedy.entry.get("family", OTHERS))
 
 
 def remedy_accuracies(config: Config, folder: Folder) -> Figure:
@@ -54,7 +44,7 @@ def remedy_accuracies(config: Config, folder: Folder) -> Figure:
     rules = {next(iter(own)).name: own for own in by_rule(cells)}
     references = {name: rules.pop(name) for name in REFERENCES if name in rules}
     named = [family(next(iter(own))) for own in rules.values()]
-    order = [*FAMILIES, *(title for title in named if title not in (OTHERS, SKIPS)), OTHERS, SKIPS]
+    order = [*(title for title in named if title not in (OTHERS, SKIPS)), OTHERS, SKIPS]
     families: dict[str, list[dict[Remedy, Cell]]] = {title: [] for title in order}
     for own in rules.values():
         families[family(next(iter(own)))].append(own)

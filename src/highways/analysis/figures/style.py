@@ -52,7 +52,7 @@ def look(number: int) -> Look:
 
 
 # The methods of this project keep their looks wherever in the registry another one is entered.
-_OWN = ("pc", "hep", "dfa", "backprop", "epc", "meta_pcn", "precision", "dkp", "dkp_pc", "lra", "mupc")
+_OWN = ("pc", "hep", "dfa", "backprop", "epc", "meta_pcn", "precision", "dkp", "dkp_pc", "lra", "mupc", "ipc")
 
 
 def of_method(method: str) -> Look:
