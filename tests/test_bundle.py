@@ -32,7 +32,7 @@ def unpacked(runs, tmp_path):
         json.dumps({"settings": {"learning.lr": 0.005}}), encoding="utf-8"
     )
     out = tmp_path / "bundle.tar.gz"
-    pack(choose(runs.values(), tmp_path / "runs", selections), None, out)
+    pack(choose(runs.values(), tmp_path / "runs", selections), {"fashion_mnist_excerpt": None}, out)
     with tarfile.open(out) as archive:
         archive.extractall(tmp_path / "there", filter="data")
     return tmp_path / "there/highways-bundle"
@@ -71,7 +71,7 @@ def test_a_bundle_runs_with_torch_and_numpy_alone_and_comes_back(runs, unpacked,
     assert record.read(tmp_path / "runs/trial/selected/0.json")["spec"]["learning"]["lr"] == 0.005
     assert set(collect(unpacked, runs, tmp_path / "runs").values()) == {"left: there is one already"}
     with pytest.raises(BundleError, match="no unfinished run"):
-        pack(choose(runs.values(), tmp_path / "runs", tmp_path), None, tmp_path / "again.tar.gz")
+        pack(choose(runs.values(), tmp_path / "runs", tmp_path), {}, tmp_path / "again.tar.gz")
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def linked(tiny, tmp_path, monkeypatch):
 def test_a_bundle_packs_what_links_point_to(linked, tmp_path):
     packed, folder, _ = linked
     out = tmp_path / "bundle.tar.gz"
-    pack(packed, str(folder), out)
+    pack(packed, {"mnist": str(folder)}, out)
     with tarfile.open(out) as archive:
         assert all(entry.isreg() for entry in archive)
         for file in data.SOURCES["mnist"].md5:
@@ -105,7 +105,7 @@ def test_what_is_no_file_is_not_packed(linked, tmp_path, monkeypatch):
     (package / "module.py").symlink_to(tmp_path / "absent.py")
     monkeypatch.setattr("highways.experiments.bundle.PACKAGE", package)
     with pytest.raises(BundleError, match=r"module\.py: not a file, or a link to none"):
-        pack(packed, str(folder), tmp_path / "bundle.tar.gz")
+        pack(packed, {"mnist": str(folder)}, tmp_path / "bundle.tar.gz")
     assert not list(tmp_path.glob("*.tar.gz*"))
 
 

@@ -19,6 +19,8 @@ import torch
 
 from highways import data
 from highways.cli import main
+from highways.data_places import ENVIRONMENT
+from highways.errors import DataError
 
 TRAIN, VALIDATION, TEST = 300, 50, 40
 FILES = (data.TRAIN_IMAGES, data.TRAIN_LABELS, data.TEST_IMAGES, data.TEST_LABELS)
@@ -72,7 +74,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Fakes:
     arrays = {"mnist": fake_arrays(1), "fashion_mnist": fake_arrays(2)}
     for name, content in arrays.items():
         expect(monkeypatch, name, content)
-    monkeypatch.delenv(data.ENVIRONMENT, raising=False)
+    monkeypatch.delenv(ENVIRONMENT, raising=False)
     monkeypatch.setattr(data, "DEBIAN_FASHION_MNIST", tmp_path / "debian")
     monkeypatch.chdir(tmp_path)
     return arrays
@@ -87,7 +89,7 @@ def test_a_small_file_of_many_bytes_is_not_unpacked(fakes: Fakes, tmp_path: Path
             file.write(bytes(2**20))
     tracemalloc.start()
     try:
-        with pytest.raises(data.DataError, match=r"gz holds more than 47,040,016 bytes"):
+        with pytest.raises(DataError, match=r"gz holds more than 47,040,016 bytes"):
             data.read("mnist")
         assert tracemalloc.get_traced_memory()[1] < 150e6
     finally:
@@ -101,7 +103,7 @@ def pixels(part: data.Part, dataset: data.Dataset) -> data.Bytes:
 
 def failure(action: Callable[[], object]) -> str:
     """The one-line message of the DataError that `action` must raise."""
-    with pytest.raises(data.DataError) as caught:
+    with pytest.raises(DataError) as caught:
         action()
     message = str(caught.value)
     assert "\n" not in message
@@ -244,7 +246,7 @@ def test_order_of_lookup(fakes: Fakes, tmp_path: Path, monkeypatch: pytest.Monke
     debian = write(tmp_path / "debian", arrays)
     assert data.locate("fashion_mnist") == debian
     environment = write(tmp_path / "env" / "FashionMNIST" / "raw", arrays)
-    monkeypatch.setenv(data.ENVIRONMENT, str(tmp_path / "env"))
+    monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "env"))
     assert data.locate("fashion_mnist") == environment
     explicit = write(tmp_path / "explicit" / "FashionMNIST" / "raw", arrays)
     assert data.locate("fashion_mnist", tmp_path / "explicit") == explicit
@@ -259,7 +261,7 @@ def test_explicit_folder_without_the_data_is_an_error(
     fakes: Fakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "env", fakes["mnist"])
-    monkeypatch.setenv(data.ENVIRONMENT, str(tmp_path / "env"))
+    monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "env"))
     message = failure(lambda: data.load("mnist", tmp_path / "empty"))
     assert str(tmp_path / "empty" / "MNIST" / "raw") in message
     assert str(tmp_path / "env") not in message
@@ -269,7 +271,7 @@ def test_environment_falls_through_only_when_it_holds_no_file(
     fakes: Fakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write(tmp_path / "data" / "MNIST" / "raw", fakes["mnist"])
-    monkeypatch.setenv(data.ENVIRONMENT, str(tmp_path / "env"))
+    monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "env"))
     assert data.locate("mnist") == folder
     broken = tmp_path / "env" / "MNIST" / "raw" / data.TRAIN_IMAGES
     broken.parent.mkdir(parents=True)
@@ -280,7 +282,7 @@ def test_environment_falls_through_only_when_it_holds_no_file(
 def test_nothing_found_names_places_files_and_checksums(
     fakes: Fakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(data.ENVIRONMENT, str(tmp_path / "env"))
+    monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "env"))
     message = failure(lambda: data.load("fashion_mnist"))
     for place in (tmp_path / "env", tmp_path / "debian", tmp_path / "data" / "FashionMNIST" / "raw"):
         assert str(place) in message
@@ -412,8 +414,8 @@ def test_download_of_data_already_there_needs_no_torchvision(
 def full(name: str) -> data.Dataset:
     try:
         data.locate(name)
-    except data.DataError:
-        pytest.skip(f"the full {name} is not on this machine; set {data.ENVIRONMENT} to its root")
+    except DataError:
+        pytest.skip(f"the full {name} is not on this machine; set {ENVIRONMENT} to its root")
     return data.load(name)
 
 

@@ -146,7 +146,7 @@ def test_every_committed_record_holds_and_none_would_now_be_called_diverged():
     for path in paths:
         found = record.read(path)
         for row in found["epochs"][: None if found["status"] == "ok" else -1]:
-            assert not has_diverged(row["train_loss"], row["validation_loss"])
+            assert not has_diverged(10, row["train_loss"], row["validation_loss"])
 
 
 def test_a_full_disk_names_its_file(tmp_path, monkeypatch):

@@ -1,11 +1,13 @@
-"""MNIST and Fashion-MNIST: found on disk, checked against known MD5s, split and standardised."""
+"""Data sets: found on disk, checked, split and standardised.
+
+MNIST and Fashion-MNIST are checked against known MD5s, a data set of the user's own against the run's spec.
+"""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import math
-import os
 import struct
 import zlib
 from dataclasses import dataclass
@@ -15,23 +17,29 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from highways.errors import UserError
+from highways import own_data
+from highways.data_places import (
+    IDX,
+    TEST_IMAGES,
+    TEST_LABELS,
+    TRAIN_IMAGES,
+    TRAIN_LABELS,
+    default_dir,
+    find,
+    locate_own,
+    roots,
+)
+from highways.errors import DataError
 from highways.model.randomness import generator
+from highways.specs.run import OwnImages
 
-ENVIRONMENT = "HIGHWAYS_DATA"
 DEBIAN_FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
 EXCERPT = Path(__file__).with_name("excerpt")
 
-TRAIN_IMAGES, TRAIN_LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
-TEST_IMAGES, TEST_LABELS = "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"
 LARGEST = 16 + 60_000 * 28 * 28  # bytes of a file, the training images; a small .gz may hold more than memory
 
 Bytes = NDArray[np.uint8]
 Indices = NDArray[np.int64]
-
-
-class DataError(UserError, RuntimeError):
-    """A data set is unknown, missing, wrong or damaged; the message is one line and says what to do."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +95,7 @@ SOURCES: dict[str, Source] = {
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Images, float32 (n, 784), and their labels 0-9, int64 (n,)."""
+    """Images, float32 (n, D), and their labels 0..C-1, int64 (n,)."""
 
     images: torch.Tensor
     labels: torch.Tensor
@@ -105,29 +113,53 @@ class Dataset:
     std: float
 
 
-def load(name: str, data_dir: str | Path | None = None) -> Dataset:
+def load(name: str, data_dir: str | Path | None = None, own: OwnImages | None = None) -> Dataset:
     """Read, check, split and standardise a data set; never downloads.
 
-    The validation part comes out of the training file by one permutation that no run's seed changes. All
-    parts are standardised with the training part's scalar mean and standard deviation.
+    own: what a data set of the user's own must hold. The validation part comes out of the training file by one
+    permutation that no run's seed changes. All parts are standardised with the training part's scalar mean and
+    standard deviation, colours included.
 
     Raises `DataError` if the data set is unknown or its files are missing, wrong or damaged.
     """
-    arrays = read(name, data_dir)
-    kept, held_out = _split(len(arrays[TRAIN_LABELS]), SOURCES[name].validation, generator(0, "split"))
-    train_pixels = arrays[TRAIN_IMAGES][kept]
-    mean, std = _mean_std(train_pixels)
+    if own is None:
+        files = read(name, data_dir)
+        arrays, held_out = {key: files[file] for key, file in IDX.items()}, SOURCES[name].validation
+    else:
+        arrays, held_out = read_own(name, locate_own(name, data_dir), own), own.validation
+    return prepared(name, arrays, held_out)
 
-    def part(pixels: Bytes, labels: Bytes) -> Part:
+
+def read_own(name: str, place: Path, own: OwnImages) -> own_data.Arrays:
+    """The checked arrays of an own data set; DataError where they are not those of a run."""
+    arrays = own_data.read(place)
+    found = own_data.describe(arrays)
+    if found != own:
+        raise DataError(
+            f"{name}: {place} holds other images or labels than those of the run (digest {found.digest} for "
+            f"{own.digest}); say with --data-dir where those are, or plan the run again"
+        )
+    return arrays
+
+
+def prepared(name: str, arrays: own_data.Arrays, validation: int) -> Dataset:
+    """Split and standardise; DataError where all pixels are equal."""
+    kept, held_out = _split(len(arrays["y_train"]), validation, generator(0, "split"))
+    train_pixels = arrays["x_train"][kept]
+    mean, std = _mean_std(train_pixels)
+    if std == 0:
+        raise DataError(f"{name}: every pixel to train on is {train_pixels.flat[0]}; images must differ")
+
+    def part(pixels: Bytes, labels: NDArray[np.integer]) -> Part:
         images = torch.from_numpy(pixels.reshape(len(pixels), -1).astype(np.float32))
         images.div_(255).sub_(mean).div_(std)
         return Part(images, torch.from_numpy(labels.astype(np.int64)))
 
     return Dataset(
         name=name,
-        train=part(train_pixels, arrays[TRAIN_LABELS][kept]),
-        validation=part(arrays[TRAIN_IMAGES][held_out], arrays[TRAIN_LABELS][held_out]),
-        test=part(arrays[TEST_IMAGES], arrays[TEST_LABELS]),
+        train=part(train_pixels, arrays["y_train"][kept]),
+        validation=part(arrays["x_train"][held_out], arrays["y_train"][held_out]),
+        test=part(arrays["x_test"], arrays["y_test"]),
         mean=mean,
         std=std,
     )
@@ -174,11 +206,6 @@ def locate(name: str, data_dir: str | Path | None = None) -> Path:
     raise DataError(f"{name} not found in {places}; {by_hand} or {_fetch(name)}")
 
 
-def default_dir() -> Path:
-    """The root that `download` fills unless told otherwise: `data/` in the current directory."""
-    return Path.cwd() / "data"
-
-
 def download(name: str, data_dir: str | Path | None = None) -> Path:
     """Fetch a data set with torchvision unless it is there already, check it, and return its folder.
 
@@ -219,19 +246,9 @@ def _candidates(name: str, data_dir: str | Path | None) -> list[Path]:
 
     if source.torchvision is None:
         return [EXCERPT]
-    if data_dir is not None:
-        return under(data_dir)
-    environment = os.environ.get(ENVIRONMENT)
-    return [
-        *(under(environment) if environment else []),
-        *([DEBIAN_FASHION_MNIST] if name == "fashion_mnist" else []),
-        *under(default_dir()),
-    ]
-
-
-def find(folder: Path, file: str) -> Path | None:
-    """The file, plain or compressed."""
-    return next((path for path in (folder / file, folder / f"{file}.gz") if path.is_file()), None)
+    *first, last = roots(data_dir)
+    debian = [DEBIAN_FASHION_MNIST] if name == "fashion_mnist" and data_dir is None else []
+    return [*(place for root in first for place in under(root)), *debian, *under(last)]
 
 
 def _read_file(name: str, folder: Path, file: str) -> Bytes:

@@ -101,6 +101,18 @@ def remove_remains(path: Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def cache_folder() -> Path:
+    """Where what can be made again is kept: $HIGHWAYS_CACHE, or highways in $XDG_CACHE_HOME or ~/.cache.
+
+    RuntimeError or ValueError where there is no home folder to fall back to.
+    """
+    if os.environ.get("HIGHWAYS_CACHE"):
+        return Path(os.environ["HIGHWAYS_CACHE"]).resolve()
+    if os.environ.get("XDG_CACHE_HOME"):
+        return Path(os.environ["XDG_CACHE_HOME"]).resolve() / "highways"
+    return Path.home().resolve() / ".cache" / "highways"
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a whole text file, or nothing."""
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from highways.specs.run import DATASETS, RunSpec
+from highways.specs.run import RunSpec
 from highways.training.divergence import has_diverged
 
 Document = Mapping[str, Any]
@@ -29,14 +29,13 @@ def contradiction(record: Document, spec: RunSpec, whole: bool) -> str | None:
 
 
 def _images(record: Document, spec: RunSpec) -> Iterator[str]:
-    for part, count in vars(DATASETS[spec.dataset]).items():
-        if record["images"][part] != count:
-            yield f"images.{part}: {record['images'][part]} for the {count} of {spec.dataset}"
+    for part, found in record["images"].items():
+        if found != getattr(spec.images, part):
+            yield f"images.{part}: {found} for the {getattr(spec.images, part)} of {spec.dataset}"
 
 
 def epochs(rows: Sequence[Document], diverged: int | None, spec: RunSpec) -> Iterator[str]:
     """Contradictions in the rows of the epochs 1, 2, ... of a run, of which the last alone may have diverged."""
-    images = vars(DATASETS[spec.dataset])
     for number, row in enumerate(rows, 1):
         where = f"epochs[{number - 1}]"
         if row["epoch"] != number:
@@ -47,13 +46,14 @@ def epochs(rows: Sequence[Document], diverged: int | None, spec: RunSpec) -> Ite
         for key in _OF_EPOCH:
             if row[key] is None:
                 yield f"{where}.{key}: null, in an epoch that did not diverge"
-        if has_diverged(row["train_loss"], row["validation_loss"]):
+        if has_diverged(spec.images.classes, row["train_loss"], row["validation_loss"]):
             yield f"{where}: a loss that is that of a run that has diverged"
         if min(row["train_loss"], row["validation_loss"]) < 0:
             yield f"{where}: a loss below 0"
         for key, part in _PART.items():
-            if not _counts(row[key], images[part]):
-                yield f"{where}.{key}: {row[key]} is no fraction of {images[part]} images"
+            images = getattr(spec.images, part)
+            if not _counts(row[key], images):
+                yield f"{where}.{key}: {row[key]} is no fraction of {images} images"
     if diverged is not None and diverged != len(rows):
         yield f"diverged_epoch: {diverged}, and {len(rows)} epochs"
 
@@ -85,7 +85,7 @@ def best(rows: Sequence[Document], epoch: int | None, accuracy: float | None) ->
 
 
 def _test(record: Document, spec: RunSpec) -> Iterator[str]:
-    accuracy, images = record["test_accuracy"], DATASETS[spec.dataset].test
+    accuracy, images = record["test_accuracy"], spec.images.test
     if (accuracy is None) != (record["best_epoch"] is None):
         yield f"test_accuracy: {accuracy}, and the best epoch is {record['best_epoch']}"
     elif accuracy is not None and not _counts(accuracy, images):

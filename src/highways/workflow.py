@@ -13,12 +13,13 @@ from pathlib import Path
 from highways import provenance
 from highways.analysis.sections import ITEMS, Item
 from highways.errors import UserError
-from highways.experiments import cost
+from highways.experiments import cost, own_data
 from highways.experiments import relaxations as plan
 from highways.experiments.configuration import expand
 from highways.experiments.results import Reference, Selected, sweeps
 from highways.experiments.runs import Config, Run, kernel
 from highways.propagation.spec import Propagation
+from highways.specs.run import DATASETS
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +85,11 @@ class Workflow:
         asked = kernel(self.config, run.spec)
         wanted = asked != "auto" and provenance.relaxes_with_a_kernel(run.spec.method)
         return ["--kernel", asked] if wanted else []
+
+    def place(self, dataset: str) -> list[str]:
+        """What a command is told of the place of a data set; nothing where it looks in the usual ones."""
+        place = self.config["data_dir"] if dataset in DATASETS else own_data.place_of(self.config, dataset)
+        return [] if place is None else ["--data-dir", str(place)]
 
     def sweep(self, name: str) -> list[Run]:
         """The runs that decide a choice."""

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from highways import record
-from highways.data import DataError
+from highways.errors import DataError
 from highways.experiments import cost
 from highways.methods import METHODS
 from highways.specs.run import RunSpec

@@ -48,9 +48,6 @@ except UserError as error:
 
 # What commands are told and no number depends on: resources, not parameters, so that their change re-runs nothing.
 DEVICE = config["device"]
-DATA_DIR = (
-    "" if config["data_dir"] is None else shlex.join(["--data-dir", config["data_dir"]])
-)
 WEIGHTS = "--weights" if config["keep_weights"] else ""
 BUILT = ["native", *({row.get("kernel") for row in config["settings"]} & {"mixed"})]
 
@@ -82,6 +79,11 @@ def trained(place):
     return record | (
         {"weights": update(f"<results>/runs/{place}.npz")} if WEIGHTS else {}
     )
+
+
+# Where a command finds a data set.
+def data_dir(dataset):
+    return shlex.join(FLOW.place(dataset))
 
 
 # A run's input: none, once its data and the kernel are there.

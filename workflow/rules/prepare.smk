@@ -17,7 +17,7 @@ rule data:
     conda:
         environment
     resources:
-        data_dir=DATA_DIR,
+        data_dir=lambda w: data_dir(w.dataset),
     message:
         "finding and checking {wildcards.dataset}"
     shell:

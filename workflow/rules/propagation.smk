@@ -17,7 +17,7 @@ rule propagate:
         environment
     threads: 1
     resources:
-        data_dir=DATA_DIR,
+        data_dir=lambda w: data_dir(FLOW.propagations[w.trace].run.dataset),
         mem_mb=1500,
         runtime=30,
     params:
@@ -48,7 +48,7 @@ for one in FLOW.traced_in_training:
         threads: 1
         resources:
             device=DEVICE,
-            data_dir=DATA_DIR,
+            data_dir=data_dir(one.spec.dataset),
             mem_mb=lambda w, attempt, run=one: megabytes(run, attempt),
             runtime=lambda w, attempt, run=one: minutes(run, attempt),
         params:

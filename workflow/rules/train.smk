@@ -24,7 +24,7 @@ rule train:
     threads: 1
     resources:
         device=DEVICE,
-        data_dir=DATA_DIR,
+        data_dir=lambda w: data_dir(FLOW.runs[w.run].spec.dataset),
         weights=WEIGHTS,
         mem_mb=lambda w, attempt: megabytes(FLOW.runs[w.run], attempt),
         runtime=lambda w, attempt: minutes(FLOW.runs[w.run], attempt),
@@ -72,7 +72,7 @@ rule train_selected:
     threads: 1
     resources:
         device=DEVICE,
-        data_dir=DATA_DIR,
+        data_dir=lambda w: data_dir(selected(w).spec.dataset),
         weights=WEIGHTS,
         mem_mb=lambda w, attempt: megabytes(selected(w), attempt),
         runtime=lambda w, attempt: minutes(selected(w), attempt),

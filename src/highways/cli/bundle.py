@@ -12,6 +12,7 @@ from highways.cli.shared import (
     add_runs,
     command,
     counted_records,
+    data_place,
     read_config,
 )
 from highways.experiments.configuration import all_runs
@@ -57,7 +58,8 @@ def _bundle(options: argparse.Namespace) -> int:
     config = read_config(options)
     runs = all_runs(config)
     packed = choose(runs.values(), counted_records(options, config, runs), options.selections, options.only)
-    pack(packed, options.data_dir, options.out)
+    places = {spec.dataset: data_place(options, spec) for spec in packed.runs.values()}
+    pack(packed, places, options.out)
     size = options.out.stat().st_size / 1e6
     print(f"{options.out}: {len(packed.runs)} runs, {size:.0f} MB", file=sys.stderr)
     for path in packed.waiting:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from highways.cli.shared import add_data_dir, command
+from highways.cli.shared import add_config, add_data_dir, command, data_place
 from highways.specs.run import RunSpec
 from highways.training.interruption import ended_by_signals
 
@@ -25,6 +25,7 @@ def add_evaluate(commands: Any) -> None:
     parser.add_argument(
         "--weights", type=Path, metavar="FILE", help="of `train --weights` (default: beside the record, as .npz)"
     )
+    add_config(parser)
     add_data_dir(parser)
 
 
@@ -45,7 +46,7 @@ def _evaluate(options: argparse.Namespace) -> int:
     if network.about.spec != spec:
         raise WeightsError(f"{path}: holds the weights of another run than {options.record}")
     Machine().prepared(spec.dtype)
-    parts = data.load(spec.dataset, options.data_dir)
+    parts = data.load(spec.dataset, data_place(options, spec), spec.data)
     dtype = network.parameters.w_in.dtype
     same, texts = True, []
     for name, part in (("test", parts.test), ("validation", parts.validation)):

@@ -59,6 +59,8 @@ def keys_of(spec: RunSpec) -> list[str]:
     found: list[str] = []
     for field in dataclasses.fields(spec):
         value = getattr(spec, field.name)
+        if field.name == "data":  # what the files hold, which no option changes
+            continue
         if dataclasses.is_dataclass(value):
             found += [f"{field.name}.{key.name}" for key in dataclasses.fields(value)]
         elif field.metadata:

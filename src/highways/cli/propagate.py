@@ -11,6 +11,7 @@ from highways.cli.shared import (
     add_data_dir,
     add_device,
     command,
+    data_place,
     parse_json,
     read_config,
     read_spec,
@@ -106,8 +107,8 @@ def _propagate(options: argparse.Namespace) -> int:
         from highways.training import snapshots
 
     torch.set_num_threads(1)
-    part = data.load(spec.run.dataset, options.data_dir).train
-    y = torch.nn.functional.one_hot(part.labels[:1].long(), 10)[0]
+    part = data.load(spec.run.dataset, data_place(options, spec.run), spec.run.data).train
+    y = torch.nn.functional.one_hot(part.labels[:1].long(), spec.run.images.classes)[0]
     weights = None
     if options.weights is not None:
         assert spec.trained is not None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from highways.experiments import own_data
 from highways.experiments.configuration import all_runs, load, validate
 from highways.experiments.relaxations import all_propagations
 from highways.experiments.results import Folder, Reference, Results, Sources
@@ -14,6 +15,8 @@ from highways.files import short, strict_json
 from highways.specs.fields import SpecError
 from highways.specs.run import Conventions, RunSpec
 from highways.training.interruption import Interrupted
+
+CONFIG = "config.yaml"
 
 
 def command(commands: Any, name: str, function: Any, summary: str, details: str = "") -> argparse.ArgumentParser:
@@ -30,7 +33,7 @@ def command(commands: Any, name: str, function: Any, summary: str, details: str 
 def add_config(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--config",
-        default="config.yaml",
+        default=CONFIG,
         metavar="FILE",
         help="configuration, or a part of one that is laid over config.yaml: a YAML file, or JSON text "
         "(default: %(default)s)",
@@ -99,6 +102,28 @@ def read_config(options: argparse.Namespace) -> Config:
     from highways.experiments.config_files import completed
 
     return validate(completed(parse_json(text, "--config")))
+
+
+def read_data_block(options: argparse.Namespace) -> Config:
+    """The same, without the runs that it asks for, which need the data to be there."""
+    from highways.experiments.config_files import completed, read
+
+    text: str = options.config
+    document = parse_json(text, "--config") if text.lstrip().startswith("{") else read(text)
+    return own_data.checked(completed(document))
+
+
+def data_place(options: argparse.Namespace, spec: RunSpec) -> str | None:
+    """Where the data of a run are: --data-dir, else what the configuration says of an own data set.
+
+    None are the usual places. A run on the project's data sets needs a record only, without a configuration.
+    """
+    given: str | None = options.data_dir
+    if spec.data is None or given is not None or (options.config == CONFIG and not Path(CONFIG).exists()):
+        return given
+    config = read_data_block(options)
+    named = any(entry["name"] == spec.dataset for entry in config["data"])
+    return str(own_data.place_of(config, spec.dataset)) if named else None
 
 
 def read_spec(text: str) -> RunSpec:

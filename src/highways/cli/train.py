@@ -14,6 +14,7 @@ from highways.cli.shared import (
     add_data_dir,
     add_device,
     command,
+    data_place,
     read_config,
     read_spec,
     refuse_idle,
@@ -81,7 +82,7 @@ def add_profile(commands: Any) -> None:
 def _add_what(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what to train: a cell of the configuration, or a whole specification")
     add_config(what)
-    what.add_argument("--dataset", choices=tuple(DATASETS))
+    what.add_argument("--dataset", metavar="NAME", help=f"{', '.join(DATASETS)}, or your own (data)")
     what.add_argument("--depth", type=int, metavar="L", help="number of weight matrices")
     what.add_argument("--method", choices=tuple(METHODS))
     what.add_argument("--seed", type=int, help="default: 0")
@@ -115,8 +116,9 @@ def _profile(options: argparse.Namespace) -> int:
         from highways.training.machine import Machine
         from highways.training.profile import profile
 
-    machine = Machine(options.data_dir, options.device, options.threads, options.kernel)
-    parts = profile(_wanted(options)[1], machine)
+    spec = _wanted(options)[1]
+    machine = Machine(data_place(options, spec), options.device, options.threads, options.kernel)
+    parts = profile(spec, machine)
     total = sum(parts.values())
     for part, seconds in parts.items():
         print(f"{part:<26}{seconds:>9.2f} s an epoch{seconds / total:>9.1%}")
@@ -145,7 +147,8 @@ def _train(options: argparse.Namespace) -> int:
         from highways.training import keeping, loop
         from highways.training.machine import Machine
 
-        machine = Machine(options.data_dir, options.device, options.threads, options.kernel, options.quiet)
+        place = data_place(options, spec)
+        machine = Machine(place, options.device, options.threads, options.kernel, options.quiet)
         try:
             if kept is None:
                 result = loop.train(spec, out, machine, options.renew)

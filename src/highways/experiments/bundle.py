@@ -3,18 +3,19 @@
 import io
 import tarfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from highways import data
+from highways.data_places import find, locate_own, own_files
 from highways.errors import UserError
 from highways.experiments.results import Folder
 from highways.experiments.runs import Run
 from highways.experiments.settings_file import SettingsError, chosen_settings
 from highways.experiments.status import FINISHED, state
 from highways.files import write_atomically
-from highways.specs.run import RunSpec
+from highways.specs.run import OwnImages, RunSpec
 
 PACKAGE = Path(__file__).parents[1]
 _NAME = "highways-bundle"
@@ -97,20 +98,34 @@ def choose(runs: Iterable[Run], folder: Folder, selections: Path, pattern: str =
     return Packed(chosen, tuple(waiting))
 
 
-def pack(packed: Packed, data_dir: str | None, out: Path) -> None:
-    """Write the bundle: this package, the data sets, one file per run and what runs them."""
+def _files(name: str, data_dir: str | None) -> dict[str, Path]:
+    """The checked files of a data set, by their places in the bundle."""
+    data.verify(name, data_dir)
+    if not data.SOURCES[name].torchvision:  # the excerpt comes with the package
+        return {}
+    folder = data.locate(name, data_dir)
+    found = [find(folder, file) for file in data.SOURCES[name].md5]
+    return {f"data/{data.SOURCES[name].folder}/raw/{path.name}": path for path in found if path is not None}
+
+
+def _own_files(name: str, data_dir: str | None, own: OwnImages) -> dict[str, Path]:
+    place = locate_own(name, data_dir)
+    data.read_own(name, place, own)
+    if place.is_file():
+        return {f"data/{name}.npz": place}
+    return {f"data/{name}/{path.name}": path for path in own_files(place)}
+
+
+def pack(packed: Packed, places: Mapping[str, str | None], out: Path) -> None:
+    """Write the bundle: this package, the data sets, one file per run and what runs them.
+
+    places: where each data set is, None for the usual places.
+    """
     if not packed.runs:
         raise BundleError("bundle: no unfinished run to pack; see `highways status`")
-    names = sorted({spec.dataset for spec in packed.runs.values()})
     sources: dict[str, Path] = {}
-    for name in names:
-        data.verify(name, data_dir)
-        if data.SOURCES[name].torchvision:  # the excerpt comes with the package
-            folder = data.locate(name, data_dir)
-            for file in data.SOURCES[name].md5:
-                path = data.find(folder, file)
-                assert path is not None  # it has been verified
-                sources[f"data/{data.SOURCES[name].folder}/raw/{path.name}"] = path
+    for name, own in sorted({spec.dataset: spec.data for spec in packed.runs.values()}.items()):
+        sources |= _files(name, places[name]) if own is None else _own_files(name, places[name], own)
     for path in sorted(PACKAGE.rglob("*")):
         if not path.is_dir() and not any(part in str(path.relative_to(PACKAGE)) for part in _LEFT_OUT):
             sources[f"highways/{path.relative_to(PACKAGE).as_posix()}"] = path

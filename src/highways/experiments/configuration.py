@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from highways.experiments import own_data
 from highways.experiments.ablations import control_runs
 from highways.experiments.baselines import remedy_runs
 from highways.experiments.rates import rate_runs
@@ -53,6 +54,7 @@ def expand(document: Any) -> tuple[dict[str, Run], dict[str, Propagation]]:
 
 def _check_names(config: Config) -> None:
     """Names that would otherwise be passed over in silence."""
+    own_data.check(config)
     named = [("learning_rate_sweep.methods", name) for name in config["learning_rate_sweep"]["methods"]]
     named += [("exceptions", row["method"]) for row in config["exceptions"]]
     named += [("remedies.rules", entry["method"]) for entry in config["remedies"]["rules"]]

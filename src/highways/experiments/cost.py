@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from highways.specs.cost import Cost
 from highways.specs.fields import SpecError
 from highways.specs.registry import METHODS
-from highways.specs.run import DATASETS, RunSpec
-
-CLASSES, PIXELS = 10, 28 * 28
+from highways.specs.run import RunSpec
 
 
 @dataclass(frozen=True)
@@ -31,20 +29,21 @@ MEASURED = Rates()
 
 def updates(spec: RunSpec) -> int:
     """Batches of a run, each an update of most rules."""
-    return spec.epochs * math.ceil(DATASETS[spec.dataset].train / spec.batch_size)
+    return spec.epochs * math.ceil(spec.images.train / spec.batch_size)
 
 
 def step_operations(spec: RunSpec) -> float:
     """Operations of one inference step on one batch: two products per hidden matrix and for the output."""
-    width, batch = spec.network.width, spec.batch_size
-    chain = 2 * 2 * batch * (width * width * (spec.network.depth - 2) + width * CLASSES)
-    return float(chain + 2 * batch * width * CLASSES * len(spec.endpoints))
+    width, batch, classes = spec.network.width, spec.batch_size, spec.images.classes
+    chain = 2 * 2 * batch * (width * width * (spec.network.depth - 2) + width * classes)
+    return float(chain + 2 * batch * width * classes * len(spec.endpoints))
 
 
 def sweep_operations(spec: RunSpec) -> float:
     """Operations of one feedforward sweep of one batch."""
-    width, batch = spec.network.width, spec.batch_size
-    return 2.0 * batch * (PIXELS * width + width * width * (spec.network.depth - 2) + width * CLASSES)
+    width, inputs, classes = spec.network.width, spec.images.inputs, spec.images.classes
+    hidden = width * width * (spec.network.depth - 2)
+    return 2.0 * spec.batch_size * (inputs * width + hidden + width * classes)
 
 
 def of_method(spec: RunSpec) -> Cost:
@@ -64,7 +63,7 @@ def operations(spec: RunSpec) -> float:
     per_update = sweeps * sweep_operations(spec) + own.steps * step_operations(spec)
     if spec.inference is not None:
         per_update += spec.inference.steps * step_operations(spec)
-    validation = spec.epochs * sweep_operations(spec) * DATASETS[spec.dataset].validation / spec.batch_size
+    validation = spec.epochs * sweep_operations(spec) * spec.images.validation / spec.batch_size
     return updates(spec) * per_update + validation
 
 
@@ -83,14 +82,14 @@ def extra_parameters(spec: RunSpec) -> tuple[int, bool]:
     """How many numbers a method keeps beside the weights, all of them feedback, and whether it learns them."""
     width, own = spec.network.width, of_method(spec)
     direct = len(spec.endpoints) + own.direct
-    return direct * width * CLASSES + own.neighbours * width**2, own.learned
+    return direct * width * spec.images.classes + own.neighbours * width**2, own.learned
 
 
 def memory_mb(spec: RunSpec) -> int:
     """Expected peak memory in MiB: torch, the images (twice while they are prepared), states and weights."""
     size = 4 if spec.dtype == "float32" else 8
-    images = DATASETS[spec.dataset]
-    pixels = 2 * (images.train + images.validation + images.test) * PIXELS
+    images = spec.images
+    pixels = 2 * (images.train + images.validation + images.test) * images.inputs
     states = 16 * (spec.network.depth - 1) * spec.batch_size * spec.network.width
     weights = 8 * (spec.network.depth - 2) * spec.network.width**2
     return 700 + math.ceil(size * (pixels + states + weights) / 2**20)
@@ -114,12 +113,13 @@ def calibrate(kernel: str) -> Rates:
         spec = RunSpec(
             "mnist", "hep", Network(depth), Learning(1e-3), Inference("adam", 5e-3, steps), Highway(0.1)
         )
-        parameters = initialise(spec, PIXELS, CLASSES)
+        inputs, classes = spec.images.inputs, spec.images.classes
+        parameters = initialise(spec, inputs, classes)
         x, y = (
-            torch.randn(spec.batch_size, PIXELS),
-            torch.eye(CLASSES)[torch.arange(spec.batch_size) % CLASSES],
+            torch.randn(spec.batch_size, inputs),
+            torch.eye(classes)[torch.arange(spec.batch_size) % classes],
         )
-        highways = Highways(1e-4 * torch.randn(depth - 1, CLASSES, spec.network.width), 1, 1)
+        highways = Highways(1e-4 * torch.randn(depth - 1, classes, spec.network.width), 1, 1)
         timings = []
         for _ in range(5):
             start = time.perf_counter()

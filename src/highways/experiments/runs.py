@@ -1,12 +1,13 @@
 """The runs behind every table and figure of a configuration. Imports no torch."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from highways.experiments.own_data import images_of
 from highways.specs.fields import SpecError
 from highways.specs.registry import METHODS
-from highways.specs.run import Conventions, RunSpec
+from highways.specs.run import DATASETS, Conventions, RunSpec
 
 Config = Mapping[str, Any]
 CellKey = tuple[str, int, str]  # data set, depth, method
@@ -181,6 +182,8 @@ def cell_spec(
         document["highway"] = {**config["highway"], "alpha": settings["alpha"] if alpha is None else alpha}
         if every is not None:
             document["highway"]["every"] = every
+    if dataset not in DATASETS:
+        document["data"] = asdict(images_of(config, dataset))
     try:
         return RunSpec.from_dict(document)
     except SpecError as error:

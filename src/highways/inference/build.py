@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from highways.files import write_atomically
+from highways.files import cache_folder, write_atomically
 from highways.inference.flags import FLAGS
 
 SOURCE = Path(__file__).with_name("estep.cpp")
@@ -40,6 +40,9 @@ def library(kernel: str = "native") -> Path:
     """
     try:
         folder = cache_folder()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise BuildError(str(error)) from None
+    try:
         target = folder / f"{kernel}-{_key(kernel)}.so"
         if _intact(target):
             return target
@@ -55,18 +58,6 @@ def library(kernel: str = "native") -> Path:
     except OSError as error:
         raise BuildError(f"{error.filename or folder}: {error.strerror or error}") from None
     return target
-
-
-def cache_folder() -> Path:
-    """Where built kernels are kept; BuildError where there is no home folder to fall back to."""
-    try:
-        if os.environ.get("HIGHWAYS_CACHE"):
-            return Path(os.environ["HIGHWAYS_CACHE"]).resolve()
-        if os.environ.get("XDG_CACHE_HOME"):
-            return Path(os.environ["XDG_CACHE_HOME"]).resolve() / "highways"
-        return Path.home().resolve() / ".cache" / "highways"
-    except (RuntimeError, ValueError) as error:
-        raise BuildError(str(error)) from None
 
 
 def _checksum_file(target: Path) -> Path:

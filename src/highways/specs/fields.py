@@ -7,6 +7,7 @@ allowed in its metadata; `check` verifies an instance and `from_mapping` builds 
 import dataclasses
 import functools
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -44,6 +45,11 @@ def integer(default: Any = dataclasses.MISSING, *, low: int, high: int) -> Any:
 def choice(default: Any = dataclasses.MISSING, *, options: tuple[str, ...]) -> Any:
     """One of a few words."""
     return _field(default, kind=str, options=options, allowed="one of " + ", ".join(options))
+
+
+def word(*, pattern: str, allowed: str) -> Any:
+    """A text that matches the pattern as a whole."""
+    return _field(dataclasses.MISSING, kind=str, pattern=pattern, allowed=allowed)
 
 
 def flag(default: Any = dataclasses.MISSING) -> Any:
@@ -88,9 +94,13 @@ def _checked(value: Any, field: "dataclasses.Field[Any]", key: str) -> Any:
             raise SpecError(
                 f"{key}: {shown(value)} is out of range of float32; it takes {_TINY:.3g} to {_HUGE:.3g}"
             )
-    elif kind is str and value not in meta["options"]:
+    elif kind is str and not _is_allowed(value, meta):
         raise SpecError(f"{key}: {shown(value)} is not allowed; it takes {meta['allowed']}")
     return value
+
+
+def _is_allowed(text: str, meta: Mapping[str, Any]) -> bool:
+    return text in meta["options"] if "options" in meta else bool(re.fullmatch(meta["pattern"], text))
 
 
 def from_mapping(cls: type[T], mapping: Any, where: str = "") -> T:

@@ -11,24 +11,34 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from highways.specs.fields import SpecError, check, choice, flag, from_mapping, integer, real, section
+from highways.specs.fields import SpecError, check, choice, flag, from_mapping, integer, real, section, shown, word
 from highways.specs.parametrisation import STANDARD, Parametrisation
 from highways.specs.registry import METHODS
 
 
 @dataclass(frozen=True)
 class Images:
-    """Numbers of images in the parts of a data set."""
+    """How many images a data set has in its parts, numbers in an image (pixels x channels), and classes."""
 
-    train: int
-    validation: int
-    test: int
+    train: int = integer(low=1, high=1_000_000_000)
+    validation: int = integer(low=1, high=1_000_000_000)
+    test: int = integer(low=1, high=1_000_000_000)
+    inputs: int = integer(low=1, high=100_000_000)
+    classes: int = integer(low=2, high=1_000_000)
 
 
+@dataclass(frozen=True)
+class OwnImages(Images):
+    """The same of a data set of the user's own. Its name does not identify it; the digest of its contents does."""
+
+    digest: str = word(pattern="[0-9a-f]{32}", allowed="32 hexadecimal digits")
+
+
+# Those that come with the project. The user's own are in its configuration, and what a run must know in its spec.
 DATASETS = {
-    "mnist": Images(50_000, 10_000, 10_000),
-    "fashion_mnist": Images(50_000, 10_000, 10_000),
-    "fashion_mnist_excerpt": Images(3_000, 1_000, 1_000),
+    "mnist": Images(50_000, 10_000, 10_000, inputs=784, classes=10),
+    "fashion_mnist": Images(50_000, 10_000, 10_000, inputs=784, classes=10),
+    "fashion_mnist_excerpt": Images(3_000, 1_000, 1_000, inputs=784, classes=10),
 }
 
 
@@ -120,9 +130,10 @@ class RunSpec:
     """One training run. The same spec on the same kind of machine gives the same record, times aside.
 
     rule: the settings of the learning rule itself, one of `specs.options`; None where it has none.
+    data: what a data set of the user's own holds; None where it is one of DATASETS.
     """
 
-    dataset: str = choice(options=tuple(DATASETS))
+    dataset: str = word(pattern=r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", allowed="one of " + ", ".join(DATASETS))
     method: str = choice(options=tuple(METHODS))
     network: Network = section()
     learning: Learning = section()
@@ -134,12 +145,20 @@ class RunSpec:
     seed: int = integer(0, low=0, high=2**31 - 1)
     dtype: str = choice("float32", options=("float32", "float64"))
     rule: Any = None
+    data: OwnImages | None = None
 
     def __post_init__(self) -> None:
         check(self)
-        for part in (self.network, self.learning, self.inference, self.highway, self.conventions):
-            if part is not None:
-                check(part, type(part).__name__.lower())
+        for name in ("network", "learning", "inference", "highway", "conventions", "data"):
+            if getattr(self, name) is not None:
+                check(getattr(self, name), name)
+        if (self.dataset in DATASETS) != (self.data is None):
+            remedy = "comes with the project; it does not use the section data"
+            if self.data is None:
+                remedy = (
+                    f"is not allowed; it takes one of {', '.join(DATASETS)}; an own one needs the section data"
+                )
+            raise SpecError(f"dataset: {shown(self.dataset)} {remedy}")
         if self.conventions.normalisation == "none" and self.conventions.normalise_output_input:
             raise SpecError(
                 "conventions.normalise_output_input: true needs conventions.normalisation: rms; it is none"
@@ -169,6 +188,11 @@ class RunSpec:
         if self.highway is not None and not method.inference and len(self.endpoints) != self.network.depth - 1:
             remedy = "highway.every takes 1 and conventions.highway_layers all"
             raise SpecError(f"{self.method} needs feedback to every hidden layer: {remedy}")
+
+    @property
+    def images(self) -> Images:
+        """What the data set holds."""
+        return DATASETS[self.dataset] if self.data is None else self.data
 
     @property
     def endpoints(self) -> tuple[int, ...]:
@@ -201,9 +225,9 @@ class RunSpec:
             raise SpecError(f"spec: not valid JSON ({error})") from None
 
     def complete(self) -> dict[str, Any]:
-        """Plain data with every key; without `rule` where the method has no settings of its own."""
+        """Plain data with every key, but for `rule` and `data` where there is nothing to say in them."""
         document = dataclasses.asdict(self)
-        return {key: value for key, value in document.items() if key != "rule" or value is not None}
+        return {key: value for key, value in document.items() if key not in ("rule", "data") or value is not None}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data without the keys of `_LATER` at their defaults, so that no hash changed when they came."""

@@ -27,7 +27,7 @@ from highways.specs.run import RunSpec
 from highways.training import checkpoint, resume
 from highways.training.claim import checkpoint_path, only_one, tidy
 from highways.training.diagnostics import per_layer
-from highways.training.divergence import CLASSES, has_diverged
+from highways.training.divergence import has_diverged
 from highways.training.evaluation import correct_predictions, evaluate
 from highways.training.interruption import Interrupted, Interruptible
 from highways.training.machine import Machine
@@ -41,7 +41,7 @@ def train(spec: RunSpec, out: Path, machine: Machine, renew: bool = False) -> di
 
     Where the record is there already, nothing is run. With `renew` the record of another spec, or one made by
     other code, stays until the new one takes its place. Raises Interrupted after saving a checkpoint on SIGTERM or
-    SIGINT, data.DataError for unusable data, RecordError where something else is at `out`, InUseError where
+    SIGINT, DataError for unusable data, RecordError where something else is at `out`, InUseError where
     another process trains it, and OSError where its folder cannot be written.
     """
 
@@ -83,12 +83,12 @@ class Training:
     def __init__(self, spec: RunSpec, out: Path, machine: Machine) -> None:
         self.spec, self.out, self.machine = spec, out, machine
         self.device = torch.device(machine.device)
-        self.data = data.load(spec.dataset, machine.data_dir)
+        self.data = data.load(spec.dataset, machine.data_dir, spec.data)
         dtype = getattr(torch, spec.dtype)
         self.train = _moved(self.data.train, self.device, dtype)
         self.validation = _moved(self.data.validation, self.device, dtype)
         self.architecture = Architecture.of(spec)
-        self.parameters = initialise(spec, self.train.images.shape[1], CLASSES).to(self.device)
+        self.parameters = initialise(spec, spec.images.inputs, spec.images.classes).to(self.device)
         self.rule: Rule = methods.rule(spec.method)(spec, self.parameters, machine.kernel)
         self.optimizer = weight_step.weight_optimizer(spec, self.parameters)
         self.batches = math.ceil(len(self.train.labels) / spec.batch_size)
@@ -123,7 +123,7 @@ class Training:
         updates = self.spec.epochs * self.batches
         while self.epoch <= self.last_epoch and self.diverged_epoch is None:
             for indices in self.order(self.epoch)[self.batch :]:
-                x, labels, y = batch_of(self.train, indices)
+                x, labels, y = self.batch_of(indices)
                 done = (self.epoch - 1) * self.batches + self.batch
                 gradients = self.rule.gradients(self.parameters, x, y, done)
                 gradient = next(gradients)
@@ -170,10 +170,17 @@ class Training:
         order = torch.randperm(len(self.train.labels), generator=stream)
         return torch.split(order.to(self.device), self.spec.batch_size)
 
+    def batch_of(self, indices: Tensor | slice) -> tuple[Tensor, Tensor, Tensor]:
+        """Training images (B, D), their labels (B,) and one-hot targets (B, C)."""
+        x, labels = self.train.images[indices], self.train.labels[indices]
+        return x, labels, F.one_hot(labels, self.spec.images.classes).to(x.dtype)
+
     def _end_epoch(self) -> None:
         images = min(self.batch * self.spec.batch_size, len(self.train.labels))
         validation_loss, validation_accuracy = evaluate(self.parameters, self.validation, self.architecture)
-        good = self.diverged_epoch is None and not has_diverged(self.loss_sum / images, validation_loss)
+        good = self.diverged_epoch is None and not has_diverged(
+            self.spec.images.classes, self.loss_sum / images, validation_loss
+        )
         row = {
             "epoch": self.epoch,
             "train_loss": self.loss_sum / images if good else None,
@@ -241,7 +248,7 @@ class Training:
 
     def _diagnose(self, epoch: int) -> None:
         """Per-layer diagnostics on one fixed batch: the first images of the training part."""
-        x, _, y = batch_of(self.train, slice(self.spec.batch_size))
+        x, _, y = self.batch_of(slice(self.spec.batch_size))
         layers = per_layer(self.spec, self.rule, self.parameters, x, y)
         rounded = {name: [_rounded(value) for value in values] for name, values in layers.items()}
         self.diagnostics.append({"epoch": epoch, **rounded})
@@ -310,12 +317,6 @@ _PLAIN_STATE = (
     "cpu_seconds",
     "attempts",
 )
-
-
-def batch_of(part: data.Part, indices: Tensor | slice) -> tuple[Tensor, Tensor, Tensor]:
-    """Images (B, D), labels (B,) and one-hot targets (B, C)."""
-    x, labels = part.images[indices], part.labels[indices]
-    return x, labels, F.one_hot(labels, CLASSES).to(x.dtype)
 
 
 def _rounded(value: float | None) -> float | None:

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from highways.methods import pc, weight_step
 from highways.specs.run import RunSpec
 from highways.training.evaluation import evaluate
-from highways.training.loop import Training, batch_of
+from highways.training.loop import Training
 from highways.training.machine import Machine
 
 
@@ -24,7 +24,7 @@ def profile(spec: RunSpec, machine: Machine, batches: int = 10) -> dict[str, flo
     marks: list[list[float]] = []
     for number in range(batches + 1):
         times = [time.perf_counter()]
-        x, _, y = batch_of(training.train, order[number % len(order)])
+        x, _, y = training.batch_of(order[number % len(order)])
         times.append(time.perf_counter())
         if isinstance(rule, pc.Rule):
             rule.infer(parameters, x, y)

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from highways import record_checks
-from highways.specs.run import DATASETS, RunSpec
+from highways.specs.run import RunSpec
 
 State = Mapping[str, Any]
 # What may differ from the state before the first update in more than its numbers.
@@ -54,7 +54,7 @@ def _unlike(value: Any, fresh: Any, where: str) -> Iterator[str]:
 
 def _impossible(state: State, spec: RunSpec) -> Iterator[str]:
     """What contradicts itself, the spec or the data set."""
-    images, done = DATASETS[spec.dataset].train, state["epoch"] - 1
+    images, done = spec.images.train, state["epoch"] - 1
     batches = math.ceil(images / spec.batch_size)
     seen = min(state["batch"] * spec.batch_size, images)
     if not (done >= 0 and 0 <= state["batch"] <= batches):

@@ -1,0 +1,138 @@
+"""The block `data` of a configuration: where each data set lies and what it holds. Imports no torch."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from highways import __version__
+from highways.data_places import IDX, own_files, roots
+from highways.errors import DataError
+from highways.files import cache_folder, read_json, write_text
+from highways.specs.fields import SpecError, from_mapping
+from highways.specs.run import DATASETS, OwnImages
+
+Config = Mapping[str, Any]
+SOURCES = ("folder", "npz", "torchvision")
+
+
+def check(config: Config) -> None:
+    """SpecError for an entry without a source or with two, and for a name that is taken."""
+    names = [entry["name"] for entry in config["data"]]
+    for entry in config["data"]:
+        name, given = entry["name"], [key for key in SOURCES if key in entry]
+        if name in DATASETS:
+            raise SpecError(f"data: {name}: a data set of that name comes with the project; rename the entry")
+        if names.count(name) > 1:
+            raise SpecError(f"data: two entries are called {name!r}; rename one")
+        if len(given) != 1:
+            raise SpecError(
+                f"data: {name}: {' and '.join(given) or 'no source'}; give one of {', '.join(SOURCES)}"
+            )
+
+
+def checked(document: Any) -> Config:
+    """The configuration, for who needs its block `data` and asks for no runs; SpecError names the key."""
+    from highways.schema import first_problem
+
+    problem = first_problem("config", document)
+    if problem is not None:
+        raise SpecError(problem)
+    config: Config = document
+    check(config)
+    return config
+
+
+def entry_of(config: Config, name: str) -> Mapping[str, Any]:
+    """The entry of an own data set; SpecError where there is none."""
+    for entry in config["data"]:
+        if entry["name"] == name:
+            return dict(entry)
+    known = ", ".join([*DATASETS, *(entry["name"] for entry in config["data"])])
+    raise SpecError(f"dataset: {name!r} is not allowed; it takes one of {known}, or give it an entry under data")
+
+
+def title(config: Config, name: str) -> str:
+    """What tables and figures call a data set that has no title of its own in the project."""
+    return next((entry.get("title", name) for entry in config["data"] if entry["name"] == name), name)
+
+
+def place_of(config: Config, name: str) -> Path:
+    """The folder of IDX files or the .npz file of an own data set, whether it is there or not.
+
+    What a class of torchvision returns is kept as an .npz file, under the first root that has it.
+    """
+    entry = entry_of(config, name)
+    if "torchvision" not in entry:
+        return Path(entry.get("folder") or entry["npz"])
+    kept = [root / f"{entry['torchvision']}.npz" for root in roots(config["data_dir"])]
+    return next((path for path in kept if path.is_file()), kept[-1])
+
+
+def images_of(config: Config, name: str) -> OwnImages:
+    """What an own data set holds; DataError, or SpecError without an entry of that name.
+
+    The files are read once: what they hold is kept in the cache, with their sizes and times.
+    """
+    entry, place = entry_of(config, name), place_of(config, name)
+    if not own_files(place):
+        (key,) = (key for key in SOURCES if key in entry)
+        remedy = {
+            "folder": f"it takes a folder with {', '.join(IDX.values())}, raw or .gz",
+            "npz": f"it takes a file with the keys {', '.join(IDX)}",
+            "torchvision": f"download it with `highways data {name}`",
+        }[key]
+        raise DataError(f"data: {name}: {key}: {place} is not there; {remedy}")
+    try:
+        return _images(place)
+    except DataError as error:
+        raise DataError(f"data: {name}: {error}") from None
+
+
+def _images(place: Path) -> OwnImages:
+    known = _cache(place)
+    version = [__version__, *(_version(path) for path in own_files(place))]
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        document = read_json(known) if known else {}
+        if document["version"] == version:
+            return from_mapping(OwnImages, document["images"])
+    from highways import own_data  # with numpy, which a plan does without
+
+    found = own_data.describe(own_data.read(place))
+    if known:
+        with suppress(OSError):  # then they are read again
+            known.parents[1].mkdir(parents=True, exist_ok=True, mode=0o700)  # kernels are trusted in no other
+            write_text(
+                known, json.dumps({"place": str(place), "version": version, "images": asdict(found)}) + "\n"
+            )
+    return found
+
+
+def _cache(place: Path) -> Path | None:
+    """Where a description is kept; None without a home folder."""
+    try:
+        name = hashlib.sha256(str(place.resolve()).encode()).hexdigest()[:16]
+        return cache_folder() / "data" / f"{name}.json"
+    except (RuntimeError, ValueError):
+        return None
+
+
+def _version(path: Path) -> list[Any]:
+    status = path.stat()
+    return [path.name, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+
+
+def fetch(config: Config, name: str) -> Path:
+    """The place of an own data set; what a class of torchvision returns is downloaded where it is missing.
+
+    Raises DataError without torchvision or a network, and where the class is not constructed as MNIST's.
+    """
+    entry, place = entry_of(config, name), place_of(config, name)
+    if "torchvision" in entry and not place.is_file():
+        from highways.torchvision_data import keep
+
+        keep(entry["torchvision"], place)
+    return place
