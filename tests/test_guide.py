@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,12 @@ def test_the_code_of_the_guide_has_the_style_of_the_project(copy, tool):
     files = [head.partition(",")[0] for head in BLOCKS]
     done = run(copy, *tool, *files)
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_the_loop_of_ipc_in_the_guide_is_that_of_the_module():
+    (loop,) = re.findall(r"  ```python\n(.*?)  ```", GUIDE, re.DOTALL)
+    module = (ROOT / "src/highways/methods/ipc.py").read_text(encoding="utf-8")
+    assert textwrap.indent(textwrap.dedent(loop), 8 * " ") in module
 
 
 def test_the_method_of_the_guide_trains(copy):

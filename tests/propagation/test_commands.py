@@ -69,6 +69,8 @@ def test_the_default_place_of_a_trace_says_what_it_is(excerpt, tmp_path, monkeyp
         (["--network", "mupc", "--method", "hep"], "mupc is predictive coding"),
         (["--depth", "5"], "no row for depth 5"),
         (["--steps", "0"], "steps: 0 is out of range"),
+        (["--method", "ipc", "--steps", "9"], "--steps: method 'ipc' has its errors by its own inference"),
+        (["--method", "backprop", "--form", "deviations"], "--form: method 'backprop' has its errors by"),
         (["--weights", "."], "before training has no use for them"),
         (["--spec", "{}", "--step-size", "0.1"], "--step-size: not with --spec"),
     ],

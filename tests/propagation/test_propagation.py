@@ -15,6 +15,7 @@ from highways.propagation.chain import SingleSampleNetwork
 from highways.propagation.relaxation import kept_steps, propagate
 from highways.propagation.spec import Propagation
 from highways.specs.fields import SpecError
+from highways.specs.options import Ipc
 from highways.specs.run import Conventions, Highway, Inference
 
 ROUNDING = {"rtol": 1e-11, "atol": 1e-13}
@@ -243,6 +244,17 @@ def test_a_rule_without_inference_has_its_errors_at_once(small, image, method):
         output = networks.at(chain, z[0], image[1], z).output_error
         wanted = 0.3 * (feedback_matrices(spec.run, 10) @ output)
         np.testing.assert_allclose(trace.errors[1, :-1], wanted.square().mean(-1).sqrt(), rtol=1e-12)
+
+
+def test_the_trace_of_ipc_is_its_own(small, image):
+    """Where no weight moves: predictive coding after L - 1 steps at iPC's step size."""
+    rule = Ipc(step_size=0.4)
+    still = small(depth=6, step_size=0.4, steps=5)
+    own = replace(still, run=replace(still.run, method="ipc", inference=None, rule=rule))
+    theirs, ours = propagate(still, *image).errors[-1], propagate(own, *image).errors[-1]
+    np.testing.assert_allclose(ours, theirs, rtol=1e-11)
+    assert ours[0] > 0
+    assert "/ipc/untrained/sweep/" in own.path
 
 
 def test_adam_moves_an_untouched_coordinate_by_one_step(small, image):

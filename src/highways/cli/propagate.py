@@ -37,6 +37,7 @@ _WHAT: dict[str, Any] = {
     "dtype": "float64",
     "form": "plain",
 }
+_OF_RELAXATION = {"optimizer", "step_size", "steps", "eps", "form"}
 
 
 def add_propagate(commands: Any) -> None:
@@ -142,6 +143,10 @@ def _wanted(options: argparse.Namespace) -> Propagation:
     wanted = {**_WHAT, **{key: block[key] for key in ("depth", "steps", "step_size")}, **given}
     inference = Inference(wanted["optimizer"], wanted["step_size"], wanted["steps"], wanted["eps"])
     found = untrained(config, wanted["network"], wanted["method"], wanted["depth"], wanted["seed"], inference)
+    if found.run.inference is None:
+        for name in [name for name in given if name in _OF_RELAXATION]:
+            said = f"{wanted['method']!r} has its errors by its own inference or by one sweep, at its own settings"
+            raise SpecError(f"--{name.replace('_', '-')}: method {said}")
     return replace(found, form=wanted["form"], run=replace(found.run, dtype=wanted["dtype"]))
 
 
