@@ -48,6 +48,7 @@ def failure(capsys, *arguments: str) -> str:
         ["build"],
         ["status"],
         ["cost"],
+        ["records"],
         ["table"],
         ["figure"],
         ["select"],

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from highways.model.trained import Trained
 
-__all__ = ["load"]
+__all__ = ["load", "records"]
 __version__ = "0.1.0"
 
 
@@ -21,3 +23,31 @@ def load(path: str | Path) -> "Trained":
     from highways.model import trained
 
     return trained.load(path)
+
+
+def records(
+    config: str | Path = "config.yaml",
+    runs: str | Path = "results/runs",
+    reference: str | Path = "results/reference",
+) -> "pd.DataFrame":
+    """The records that a configuration asks for: those of the folder of runs, else those of the reference.
+
+    One row for each use of a record:
+
+    experiment, row: what it is used for; one that several experiments share has a row in each.
+    role: reported (a table counts it), candidate (it took part in a choice of settings and is not reported) or
+        beyond (a candidate outside the grid, on which no choice depends).
+    dataset, depth, method, seed: of the run.
+    test_accuracy, validation_accuracy: fractions; missing where the run diverged in its first epoch.
+    best_epoch, status (ok or diverged), kernel: as the record says.
+    source, file: own or reference, and where it lies.
+
+    Every other column is a key of the specification, such as learning.lr; empty where a method has no such key.
+    UserError, in one line, where the configuration or the index of the reference cannot be read.
+    """
+    from highways.analysis.data import records as every
+    from highways.experiments import configuration, results
+
+    wanted = configuration.load(config)
+    kept = results.Reference.read(Path(reference)).runs(configuration.all_runs(wanted))
+    return every.records(wanted, results.Results(Path(runs), kept))

@@ -20,6 +20,7 @@ _CONFIG: dict[str, Any] = {
     "seeds": [0, 1, 2],
     "data_dir": None,
     "device": "cpu",
+    "keep_weights": False,
     "network": {"width": 128, "phi": "relu", "initialisation": "gaussian"},
     "training": {
         "epochs": 12,

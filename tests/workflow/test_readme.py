@@ -93,6 +93,8 @@ def execute(folder: Path, command: str) -> None:
     needs_data = words[0] == "highways" and words[1] in FULL_DATA and not os.environ.get("HIGHWAYS_DATA")
     if needs_data or any(command.startswith(beginning) for beginning in NOT_RUN):
         return
+    if ">" in words:  # into a file
+        words = words[: words.index(">")]
     unfinished = words[1:2] == ["status"]  # exit code 3: something is not run
     succeed(folder, as_run_here(words, command), codes=(0, 3) if unfinished else (0,))
 

@@ -14,6 +14,7 @@ from highways.cli.data import add_data
 from highways.cli.evaluate import add_evaluate
 from highways.cli.plan import add_cost, add_status
 from highways.cli.propagate import add_propagate, add_snapshots
+from highways.cli.records import add_records
 from highways.cli.report import add_report
 from highways.cli.train import add_profile, add_train
 from highways.errors import UserError
@@ -85,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     add_bundle(commands)
     add_status(commands)
     add_cost(commands)
+    add_records(commands)
     add_analysis(commands)
     add_report(commands)
     return parser

@@ -32,6 +32,8 @@ _IDENTITY = {
 }
 _OUTCOME = {
     "status": "object",
+    "file": "object",
+    "source": "object",
     "problem": "object",
     "expected_seconds": "float64",
     "test_accuracy": "float64",
@@ -73,15 +75,16 @@ class _Outcome:
     status: str
     problem: str = ""
     record: Mapping[str, Any] | None = None
+    file: Path | None = None  # of the record
     reference: bool = False  # whether the record is of the reference
 
 
 def load(runs: Mapping[str, Run], folder: Folder) -> pd.DataFrame:
     """One row per run; `status` is ok, diverged, not run, or invalid (then `problem` says why in one line).
 
-    Accuracies are fractions, `expected_seconds` those of the cost model on one core, for every run. `settings` are
-    the values of the swept keys, as JSON. In a selected run they, and the rate `lr`, are those of its record:
-    unknown until it has run.
+    Accuracies are fractions, `expected_seconds` those of the cost model on one core, for every run. `file` is that
+    of a usable record, and `source` says whose it is, own or reference. `settings` are the values of the swept
+    keys, as JSON. In a selected run they, and the rate `lr`, are those of its record: unknown until it has run.
     """
     rows = []
     for run in runs.values():
@@ -91,6 +94,8 @@ def load(runs: Mapping[str, Run], folder: Folder) -> pd.DataFrame:
             {
                 **_identity(run, outcome.record),
                 "status": outcome.status,
+                "file": None if outcome.file is None else str(outcome.file),
+                "source": None if outcome.file is None else "reference" if outcome.reference else "own",
                 "problem": outcome.problem,
                 "expected_seconds": cost.seconds(run.spec),
                 **measured,
@@ -174,7 +179,7 @@ def _held(run: Run, path: Path) -> _Outcome:
     different = differences(document, run)
     if different:
         return _Outcome("invalid", f"made with another setting: {', '.join(different)}")
-    return _Outcome(document["status"], record=document)
+    return _Outcome(document["status"], record=document, file=path)
 
 
 def _identity(run: Run, document: Mapping[str, Any] | None) -> dict[str, Any]:
