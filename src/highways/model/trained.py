@@ -52,7 +52,7 @@ class Trained:
         kind = str(getattr(images, "dtype", type(images).__name__)).removeprefix("torch.")
         if kind != "uint8":
             raise ValueError(f"images of {kind}; the network takes pixels from 0 to 255 as uint8")
-        pixels = images if isinstance(images, Tensor) else torch.from_numpy(images.copy())
+        pixels = images.cpu() if isinstance(images, Tensor) else torch.from_numpy(images.copy())
         size = self.parameters.w_in.shape[1]
         if pixels.ndim < 2 or pixels.shape[1:].numel() != size:
             raise ValueError(f"images of shape {tuple(pixels.shape)}; the network takes (n, ...) of {size} pixels")

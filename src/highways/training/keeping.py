@@ -16,6 +16,8 @@ from highways.training.loop import Training, complete
 from highways.training.machine import Machine
 from highways.weights import About
 
+# What decides the last bits of a run, as provenance calls it.
+_DECIDES = ("training_code", "torch", "processor", "device", "threads", "kernel")
 _SAME = ("epochs", "best_epoch", "validation_accuracy", "test_accuracy")
 
 
@@ -67,8 +69,10 @@ class _Keeping(Training):
     def _compare(self, result: dict[str, Any], recorded: dict[str, Any]) -> None:
         """RecordError where the record that is there has other numbers: these weights are not its own."""
         if any(result[key] != recorded[key] for key in _SAME):
+            made, found = recorded["provenance"], result["provenance"]
+            others = [key for key in _DECIDES if made.get(key) != found[key]]
+            why = f" (another {', '.join(others)})" if others else ""
             raise record.RecordError(
-                f"{self.out}: trained again for its weights, the run ends with other numbers (another processor, "
-                "kernel, code or version of torch); delete the record, and the same command writes both from "
-                f"{checkpoint_path(self.out).name} without training"
+                f"{self.out}: trained again for its weights, the run ends with other numbers{why}; delete the "
+                f"record, and the same command writes both from {checkpoint_path(self.out).name} without training"
             )
