@@ -18,6 +18,7 @@ _CONFIG: dict[str, Any] = {
     "depths": [4, 8],
     "methods": ["pc", "hep", "backprop"],
     "seeds": [0, 1, 2],
+    "data": [],
     "data_dir": None,
     "device": "cpu",
     "keep_weights": False,

@@ -13,6 +13,7 @@ from highways.analysis.data import frame, propagation, rendering
 from highways.analysis.data import selection as selecting
 from highways.analysis.data.rendering import Table
 from highways.analysis.data.selection import Selection, SelectionError
+from highways.analysis.data.titles import titles_of
 from highways.analysis.figures import style
 from highways.analysis.sections import nothing
 from highways.experiments.results import Sources
@@ -36,7 +37,8 @@ def figure(name: str, config: Config, sources: Sources, out_folder: Path) -> Non
 def make_table(name: str, config: Config, sources: Sources) -> Table:
     """The table of that name; a last note says how much of it is of the reference."""
     item = sections.item("table", name)
-    found: Table = item.function(config, sources.traces if item.traces is not nothing else sources.runs)
+    with titles_of(config):
+        found: Table = item.function(config, sources.traces if item.traces is not nothing else sources.runs)
     return with_notes(found, reference_notes(item.runs(config), item.traces(config), sources))
 
 
@@ -57,7 +59,7 @@ def reference_notes(runs: Iterable[Run], traces: Iterable[Propagation], sources:
 
 def draw(name: str, config: Config, sources: Sources) -> Figure:
     item = sections.item("figure", name)
-    with style.journal():
+    with style.journal(), titles_of(config):
         figure: Figure = item.function(config, sources.traces if item.traces is not nothing else sources.runs)
         return figure
 

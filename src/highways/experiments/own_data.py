@@ -55,11 +55,6 @@ def entry_of(config: Config, name: str) -> Mapping[str, Any]:
     raise SpecError(f"dataset: {name!r} is not allowed; it takes one of {known}, or give it an entry under data")
 
 
-def title(config: Config, name: str) -> str:
-    """What tables and figures call a data set that has no title of its own in the project."""
-    return next((entry.get("title", name) for entry in config["data"] if entry["name"] == name), name)
-
-
 def place_of(config: Config, name: str) -> Path:
     """The folder of IDX files or the .npz file of an own data set, whether it is there or not.
 
@@ -70,6 +65,11 @@ def place_of(config: Config, name: str) -> Path:
         return Path(entry.get("folder") or entry["npz"])
     kept = [root / f"{entry['torchvision']}.npz" for root in roots(config["data_dir"])]
     return next((path for path in kept if path.is_file()), kept[-1])
+
+
+def classes_of(config: Config, name: str) -> int:
+    """The number of classes of a data set, of the project's or an own one."""
+    return (DATASETS[name] if name in DATASETS else images_of(config, name)).classes
 
 
 def images_of(config: Config, name: str) -> OwnImages:

@@ -13,7 +13,7 @@ from highways.analysis.data.selection import Selection, select
 from highways.experiments.results import Folder
 from highways.experiments.runs import CellKey, Config, Run, cell_runs, density_runs, strength_runs, sweep_config
 
-CHANCE = 10.0  # percent: all data sets have ten classes
+CHANCE = 10.0  # percent: the paper's data sets have ten classes
 
 
 @dataclass(frozen=True, eq=False)

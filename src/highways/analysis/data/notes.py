@@ -10,16 +10,12 @@ from highways import paper
 from highways.analysis.data.cells import Cell
 from highways.analysis.data.frame import usable
 from highways.analysis.data.selection import Selection
+from highways.analysis.data.titles import DATASET_TITLES as DATASET_TITLES
 from highways.experiments.runs import CellKey, Config
 from highways.methods import METHODS
 from highways.specs.run import Conventions
 
 _DROP = 3.0  # points of validation accuracy that are worth a word
-DATASET_TITLES = {
-    "mnist": "MNIST",
-    "fashion_mnist": "Fashion-MNIST",
-    "fashion_mnist_excerpt": "Fashion-MNIST excerpt",
-}
 
 
 def cell_label(key: CellKey) -> str:

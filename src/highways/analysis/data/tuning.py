@@ -3,14 +3,15 @@
 import json
 from collections.abc import Iterator, Mapping
 
-from highways.analysis.data.cells import CHANCE, Cell
+from highways.analysis.data.cells import Cell
 from highways.analysis.data.frame import load
 from highways.analysis.data.notes import plain
 from highways.experiments.baselines import Remedy
+from highways.experiments.own_data import classes_of
 from highways.experiments.results import Folder
 
 EDGE, NOMINAL = "‡", "§"
-_AT_CHANCE = CHANCE + 2.0  # percent of validation accuracy
+_ABOVE = 2.0  # points above guessing, below which a validation accuracy is chance
 
 Named = Mapping[str, tuple[Remedy, Cell]]
 
@@ -19,23 +20,26 @@ def mark(remedy: Remedy, cell: Cell) -> str:
     """Of a choice that its tuning does not support: no candidate was above chance, or an edge was the best."""
     if not remedy.tuned or cell.selection is None or not cell.n:
         return ""
-    if 100 * cell.selection.best < _AT_CHANCE:
+    if 100 * cell.selection.best < _chance(remedy):
         return f" {NOMINAL}"
     return f" {EDGE}" if cell.selection.edges else ""
+
+
+def _chance(remedy: Remedy) -> float:
+    return 100 / classes_of(remedy.config, remedy.cell[0]) + _ABOVE
 
 
 def choices(cells: Named, folder: Folder) -> list[str]:
     """What these marks mean, and what lies one step beyond an edge."""
     marked: dict[str, list[str]] = {EDGE: [], NOMINAL: []}
+    levels = {f"{_chance(remedy):g}" for remedy, cell in cells.values() if mark(remedy, cell).strip() == NOMINAL}
     for name, (remedy, cell) in cells.items():
         if own := mark(remedy, cell).strip():
             marked[own].append(name)
     notes = []
     if marked[NOMINAL]:
-        names = "; ".join(marked[NOMINAL])
-        notes.append(
-            f"{NOMINAL} Tuned in name only: no candidate reached {_AT_CHANCE:g} % on validation. {names}."
-        )
+        names, level = "; ".join(marked[NOMINAL]), " or ".join(sorted(levels))
+        notes.append(f"{NOMINAL} Tuned in name only: no candidate reached {level} % on validation. {names}.")
     if marked[EDGE]:
         notes.append(
             f"{EDGE} The best of the grid is at its edge, which is named below; a better one may lie beyond."

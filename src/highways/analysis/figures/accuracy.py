@@ -8,6 +8,7 @@ from highways.analysis.data.cells import density_cells, depth_cells, strength_ce
 from highways.analysis.data.frame import curves
 from highways.analysis.data.notes import DATASET_TITLES, units_note
 from highways.analysis.figures import drawing, style
+from highways.experiments.own_data import classes_of
 from highways.experiments.results import Folder
 from highways.experiments.runs import Config, table_runs
 
@@ -27,7 +28,7 @@ def strength(config: Config, folder: Folder) -> Figure:
         ylabel=drawing.ACCURACY,
         title=f"{DATASET_TITLES[dataset]}, depth L = {depth}: highway strength{drawing.length(sweep)}",
     )
-    drawing.chance(axes)
+    drawing.chance(axes, classes_of(config, dataset))
     axes.axvline(chosen, color=style.REFERENCE, linewidth=0.9, linestyle=":", gid="chosen")
     axes.annotate(
         f"α = {chosen:g} in the table",
@@ -89,7 +90,7 @@ def accuracy_versus_depth(config: Config, folder: Folder) -> Figure:
         axes.set(
             ylim=drawing.PERCENT, xlabel="Depth L (weight matrices)", title=f"{DATASET_TITLES[dataset]}, by depth"
         )
-        drawing.chance(axes)
+        drawing.chance(axes, classes_of(config, dataset))
         for position, method in enumerate(methods):
             # Methods stand side by side: at small depth their accuracies coincide.
             shift = 2 ** (0.12 * (position - (len(methods) - 1) / 2))

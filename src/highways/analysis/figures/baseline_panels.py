@@ -15,6 +15,7 @@ from highways.analysis.figures import drawing, style
 from highways.analysis.figures.layers import at_moment, of_cell
 from highways.analysis.tables.baselines import Cells, by_rule, marks, remedy_cells
 from highways.experiments.baselines import Remedy
+from highways.experiments.own_data import classes_of
 from highways.experiments.results import Folder
 from highways.experiments.runs import Config
 
@@ -53,6 +54,7 @@ def remedy_accuracies(config: Config, folder: Folder) -> Figure:
     figure, panels = drawing.panels(rows, 2, (7.2, 3.1 * rows + 0.3), count=len(shown), sharex=False)
     for axes, (title, members) in zip(panels, shown.items(), strict=True):
         _against_depth(axes, members, references)
+        drawing.chance(axes, classes_of(config, dataset))
         axes.set_title(title)
     for axes in panels[::2]:
         axes.set_ylabel(drawing.ACCURACY)
@@ -86,7 +88,6 @@ def _against_depth(axes: Axes, members: list[dict[Remedy, Cell]], references: Ma
     axes.set_yscale("function", functions=(_by_error, _from_error))
     axes.set_ylim(-30, 99)
     axes.set_yticks(_TICKS, [str(tick) for tick in _TICKS])
-    drawing.chance(axes)
     for name, own in references.items():
         line = {remedy.cell[1]: cell.mean for remedy, cell in own.items() if cell.mean is not None}
         axes.plot(

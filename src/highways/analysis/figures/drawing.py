@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from highways import paper
-from highways.analysis.data.cells import CHANCE, Cell
+from highways.analysis.data.cells import Cell
 from highways.analysis.data.notes import cell_label, counted, kernel_notes, place_label
 from highways.analysis.figures import style
 from highways.experiments.runs import CellKey
@@ -108,11 +108,12 @@ def published(axes: Axes, method: str, printed: Mapping[float, paper.Published])
     bars.lines[0].set_gid(f"paper:{method}")
 
 
-def chance(axes: Axes) -> None:
-    axes.axhline(CHANCE, color=style.REFERENCE, linewidth=0.8, linestyle=(0, (1, 2)), gid="chance")
+def chance(axes: Axes, classes: int) -> None:
+    """A line at the accuracy of guessing one of the classes."""
+    axes.axhline(100 / classes, color=style.REFERENCE, linewidth=0.8, linestyle=(0, (1, 2)), gid="chance")
     axes.annotate(
-        "guessing: 1 of 10 classes",
-        (0, CHANCE),
+        f"guessing: 1 of {classes} classes",
+        (0, 100 / classes),
         xycoords=axes.get_yaxis_transform(),
         xytext=(3, -2),
         textcoords="offset points",

@@ -11,6 +11,7 @@ from highways.analysis.data.cells import Cell, cells_at
 from highways.analysis.data.notes import cell_label, cell_notes, conventions_note, place_label, spread_note
 from highways.analysis.data.rendering import Table
 from highways.analysis.figures import drawing, style
+from highways.experiments.own_data import classes_of
 from highways.experiments.rates import Rate, rates
 from highways.experiments.results import Folder
 from highways.experiments.runs import Config
@@ -72,7 +73,7 @@ def rate_figure(config: Config, folder: Folder) -> Figure:
         axes.set_xticks(sweep["factors"], [f"{factor:g}" for factor in sweep["factors"]])
         axes.minorticks_off()
         axes.set(ylim=drawing.PERCENT, title=place_label(*place))
-        drawing.chance(axes)
+        drawing.chance(axes, classes_of(config, place[0]))
         for method in sweep["methods"]:
             _band(axes, (*place, method))
             own = {rate.factor: cell for rate, cell in cells.items() if rate.cell == (*place, method)}
