@@ -4,6 +4,7 @@ import dataclasses
 import gzip
 import hashlib
 import json
+import os
 import sys
 import tarfile
 import types
@@ -15,15 +16,19 @@ import torch
 import highways
 from datasets import ORDER, colours, configuration, idx, permuted
 from highways import data, own_data, provenance, record
+from highways.analysis import commands
 from highways.cli import main
 from highways.data_places import IDX
 from highways.errors import DataError
 from highways.experiments import configuration as configurations
 from highways.experiments import cost
 from highways.experiments import own_data as block
-from highways.experiments.runs import cell_spec
+from highways.experiments.results import Sources
+from highways.experiments.runs import Run, cell_spec
 from highways.specs.fields import SpecError
 from highways.specs.run import DATASETS, OwnImages, RunSpec
+
+FULL = os.environ.get("HIGHWAYS_DATA")  # before a test looks elsewhere
 
 
 @pytest.fixture(autouse=True)
@@ -105,6 +110,20 @@ def test_the_parts_are_one_permutation_apart_and_standardised_by_one_mean(tmp_pa
     assert loaded.train.labels.tolist() == [number % 7 for number in train]
     assert loaded.train.images.double().mean().abs() < 1e-6
     assert loaded.train.images.double().std().item() == pytest.approx(1, abs=1e-5)
+
+
+def test_the_projects_own_files_give_the_projects_own_numbers(tmp_path):
+    """Fashion-MNIST as anyone's folder of IDX files: read, split and standardised to the same bits."""
+    try:
+        folder = data.locate("fashion_mnist", FULL)
+    except DataError:
+        pytest.skip("needs the whole of Fashion-MNIST")
+    known = data.load("fashion_mnist", FULL)
+    own = data.load("mine", folder, own_data.describe(own_data.read(folder)))
+    assert (own.mean, own.std) == (known.mean, known.std)
+    for part in ("train", "validation", "test"):
+        assert torch.equal(getattr(own, part).images, getattr(known, part).images)
+        assert torch.equal(getattr(own, part).labels, getattr(known, part).labels)
 
 
 def test_the_digest_is_of_the_contents_in_whichever_files(tmp_path):
@@ -336,6 +355,26 @@ def test_data_shows_what_an_own_data_set_holds(bands, tmp_path, capsys):
     assert "'bonds' is not allowed; it takes one of mnist, fashion_mnist, fashion_mnist_excerpt, bands" in said(
         capsys, "data", "bonds", "--config", config
     )
+
+
+# What tables and figures say of it
+
+
+def test_a_table_and_a_figure_have_its_title_or_its_name_and_the_accuracy_of_guessing(bands, tmp_path):
+    sources = Sources(tmp_path / "runs", tmp_path / "propagation", tmp_path)
+    asked = {**bands, "datasets": ["bands", "mnist"], "depths": [4], "methods": ["pc"], "seeds": [0]}
+    for entry, called in (({}, "bands"), ({"title": "Coloured bands"}, "Coloured bands")):
+        config = {**asked, "data": [{**bands["data"][0], **entry}]}
+        rows = commands.make_table("depth", config, sources).frame.index
+        assert {name for name, _ in rows} == {called, "MNIST"}
+    run = Run("paper/bands/L004/pc/lr0.001/seed0", cell_spec(bands, "bands", 4, "pc", 0))
+    command = ["train", "--spec", run.spec.to_json(), "--data-dir", "bands.npz", "--quiet"]
+    assert main([*command, "--out", f"runs/{run.path}.json"]) == 0
+    own, known = commands.draw("depth", config, sources).axes
+    assert own.get_title() == "Coloured bands, by depth"
+    lines = [next(line for line in axes.lines if line.get_gid() == "chance") for axes in (own, known)]
+    assert [set(line.get_ydata()) for line in lines] == [{100 / 7}, {10.0}]
+    assert [text.get_text() for text in own.texts if "guessing" in text.get_text()] == ["guessing: 1 of 7 classes"]
 
 
 # torchvision
