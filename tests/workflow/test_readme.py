@@ -20,6 +20,7 @@ CUT = {
     "train": ["--set", "epochs=1", "--set", "dataset=fashion_mnist_excerpt"],
     "propagate": ["--steps", "20"],
 }
+CUT_ON_OWN_DATA = ["--set", "epochs=1"]
 # Commands that do not run here, by their beginning, and why.
 NOT_RUN = {
     ". .venv/bin/activate": "the copy of the project has no environment of its own",
@@ -110,7 +111,9 @@ def as_run_here(words: list[str], command: str) -> list[str]:
         plan = [] if "--unlock" in words else ["--dry-run"]
         return [sys.executable, "-m", "snakemake", *plan, *words[1:]]
     if words[0] == "highways":
-        return [sys.executable, "-m", "highways", *words[1:], *CUT.get(words[1], [])]
+        own = words[1] == "train" and "--config" in words
+        cut = CUT_ON_OWN_DATA if own else CUT.get(words[1], [])
+        return [sys.executable, "-m", "highways", *words[1:], *cut]
     if words[0] == "make":
         return ["make", "--directory", str(ROOT), "--dry-run", *words[1:]]
     assert words[0] == "printf", f"{command}: neither run nor listed as not run"
