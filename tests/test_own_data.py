@@ -17,6 +17,7 @@ import highways
 from datasets import ORDER, colours, configuration, idx, permuted
 from highways import data, own_data, provenance, record
 from highways.analysis import commands
+from highways.analysis.data import tuning
 from highways.cli import main
 from highways.data_places import IDX
 from highways.errors import DataError
@@ -312,6 +313,13 @@ def test_the_weights_of_a_run_are_evaluated_on_its_own_data(bands, tmp_path, cap
     assert accuracy == record.read(tmp_path / "out.json")["test_accuracy"]
 
 
+def test_snapshots_are_of_a_training_on_own_data(bands, tmp_path):
+    config = configuration(tmp_path, {"name": "bands", "npz": "bands.npz"})
+    spec = cell_spec(bands, "bands", 4, "backprop", 0, lr=1e-3)
+    assert main(["snapshots", "--config", config, "--spec", spec.to_json(), "--epochs", "0", "--out", "kept"]) == 0
+    assert highways.load("kept/epoch00.npz").predict(colours()["x_test"]).max() < 7
+
+
 def test_propagate_takes_an_own_image(bands, tmp_path, capsys):
     block = {"data": [{"name": "bands", "npz": "bands.npz"}], "propagation": {"dataset": "bands"}}
     options = ["--config", json.dumps(block), "--method", "hep", "--depth", "4", "--steps", "3"]
@@ -375,6 +383,14 @@ def test_a_table_and_a_figure_have_its_title_or_its_name_and_the_accuracy_of_gue
     lines = [next(line for line in axes.lines if line.get_gid() == "chance") for axes in (own, known)]
     assert [set(line.get_ydata()) for line in lines] == [{100 / 7}, {10.0}]
     assert [text.get_text() for text in own.texts if "guessing" in text.get_text()] == ["guessing: 1 of 7 classes"]
+
+
+def test_a_choice_is_at_chance_by_the_classes_of_its_data(bands):
+    """15 % is two points above guessing one of ten classes, and not of seven."""
+    cell = types.SimpleNamespace(n=1, selection=types.SimpleNamespace(best=0.15, edges=()))
+    for dataset, wanted in (("mnist", ""), ("bands", f" {tuning.NOMINAL}")):
+        remedy = types.SimpleNamespace(tuned=True, config=bands, cell=(dataset, 4, "pc"))
+        assert tuning.mark(remedy, cell) == wanted
 
 
 # torchvision

@@ -88,6 +88,7 @@ def add_snapshots(commands: Any) -> None:
     parser.add_argument("--spec", metavar="JSON|FILE", required=True, help="as for `train`")
     parser.add_argument("--epochs", type=int, nargs="+", required=True, metavar="N", help="0: before training")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="gets epoch00.npz and so on")
+    add_config(parser)
     add_data_dir(parser)
     add_device(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
@@ -158,7 +159,7 @@ def _snapshots(options: argparse.Namespace) -> int:
         from highways.training.machine import Machine
         from highways.training.snapshots import keep
 
-        machine = Machine(options.data_dir, options.device, quiet=options.quiet)
+        machine = Machine(data_place(options, spec), options.device, quiet=options.quiet)
         try:
             keep(spec, options.out, options.epochs, machine)
         except Interrupted as stop:
