@@ -424,7 +424,10 @@ def test_a_class_of_torchvision_is_downloaded_by_the_command_and_kept(tmp_path, 
     config = configuration(tmp_path, {"name": "pictures", "torchvision": "Pictures"})
     command = ["train", "--config", config, "--dataset", "pictures", "--depth", "4", "--method", "backprop"]
     missing = f"data: pictures: torchvision: {tmp_path}/data/Pictures.npz is not there"
-    assert said(capsys, *command) == f"{missing}; download it with `highways data pictures`"
+    assert (
+        said(capsys, *command)
+        == f"{missing}; download it with `highways data pictures` and this configuration as --config"
+    )
     assert "missing" in said(capsys, "data", "pictures", "--config", config, "--no-download")
     assert main(["data", "pictures", "--config", config]) == 0
     monkeypatch.setitem(sys.modules, "torchvision", None)  # training does without

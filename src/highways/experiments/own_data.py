@@ -83,7 +83,7 @@ def images_of(config: Config, name: str) -> OwnImages:
         remedy = {
             "folder": f"it takes a folder with {', '.join(IDX.values())}, raw or .gz",
             "npz": f"it takes a file with the keys {', '.join(IDX)}",
-            "torchvision": f"download it with `highways data {name}`",
+            "torchvision": f"download it with `highways data {name}` and this configuration as --config",
         }[key]
         raise DataError(f"data: {name}: {key}: {place} is not there; {remedy}")
     try:
