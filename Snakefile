@@ -26,5 +26,5 @@ rule all:
     default_target: True
     input:
         FLOW.everything,
-        paths(ITEMS.values()),
+        paths(FLOW.items.values()),
         rules.report.input,

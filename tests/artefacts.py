@@ -1,7 +1,11 @@
-"""What makes each table and figure, by name."""
+"""What makes each table and figure of the shipped configuration, by name."""
 
-from highways.analysis.sections import ITEMS, nothing
+from pathlib import Path
 
+from highways.analysis.sections import items, nothing
+from highways.experiments.configuration import load
+
+ITEMS = items(load(Path(__file__).parents[1] / "config.yaml"))
 TABLES = {name: item.function for (kind, name), item in ITEMS.items() if kind == "table"}
 FIGURES = {name: item.function for (kind, name), item in ITEMS.items() if kind == "figure"}
 TRACED = {key: item for key, item in ITEMS.items() if item.traces is not nothing}

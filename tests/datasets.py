@@ -46,3 +46,9 @@ def configuration(folder: Path, *entries: dict) -> str:
     path = folder / "mine.yaml"
     path.write_text(yaml.safe_dump({"data": list(entries)}), encoding="utf-8")
     return str(path)
+
+
+def asking(config: dict, *datasets: str) -> dict:
+    """The configuration with one experiment: vanilla PC at depth 4, a seed, on these data sets."""
+    cells = {"dataset": list(datasets), "depth": 4, "seeds": 0}
+    return {**config, "propagation": None, "experiments": [{"name": "depth", "cells": cells, "methods": "pc"}]}

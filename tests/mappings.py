@@ -13,3 +13,21 @@ def changed(mapping: dict, **changes) -> dict:
             target = target[section]
         target[name] = value
     return copied
+
+
+def experiment(config: dict, name: str, /, **changes) -> dict:
+    """A copy of a configuration with keys of the experiment of that name replaced, as by `changed`."""
+    blocks = [changed(block, **changes) if block["name"] == name else block for block in config["experiments"]]
+    return {**copy.deepcopy(config), "experiments": blocks}
+
+
+def row(config: dict, name: str, number: int, /, **changes) -> dict:
+    """A copy of a configuration with keys of one row of an experiment replaced; its rows count from 0."""
+    (block,) = (block for block in config["experiments"] if block["name"] == name)
+    rows = [changed(one, **changes) if at == number else one for at, one in enumerate(block["rows"])]
+    return experiment(config, name, rows=rows)
+
+
+def only(config: dict, *names: str) -> dict:
+    """A copy of a configuration with these experiments alone."""
+    return {**copy.deepcopy(config), "experiments": [one for one in config["experiments"] if one["name"] in names]}

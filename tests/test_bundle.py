@@ -138,7 +138,7 @@ def test_the_commands_pack_and_report(root, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(root)
     places = ["--runs", str(tmp_path / "runs")]
     out = tmp_path / "one.tar.gz"
-    command = ["bundle", "--only", "paper/mnist/L128/hep", "--out", str(out), *places]
+    command = ["bundle", "--only", "depth/mnist/L128/hep", "--out", str(out), *places]
     if os.environ.get("HIGHWAYS_DATA"):
         assert main(command) == 0
         assert "3 runs" in capsys.readouterr().err

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from highways import record
 from highways.cli import main
@@ -200,15 +201,17 @@ def test_a_hand_written_specification_says_nothing_in_vain(tiny, tmp_path, capsy
 
 def test_a_part_of_a_configuration_serves_every_command(tmp_path, capsys):
     part = tmp_path / "part.yaml"
-    part.write_text("depths: [4]\nmethods: [pc]\n", encoding="utf-8")
+    cells = "{dataset: mnist, depth: 4, seeds: [77]}"
+    part.write_text(f"experiments: [{{name: mine, methods: pc, cells: {cells}}}]\n", encoding="utf-8")
     runs = ["--runs", str(tmp_path / "runs")]
-    for config_text in (str(part), '{"depths": [4], "methods": ["pc"]}'):
+    for config_text in (str(part), json.dumps(yaml.safe_load(part.read_text(encoding="utf-8")))):
         assert main(["status", "--all", "--config", config_text, *runs]) == 3
         listed = capsys.readouterr().out
-        assert "paper/mnist/L004/pc" in listed
-        assert "paper/mnist/L064/hep" not in listed
+        assert "mine/mnist/L004/pc" in listed
+        assert "L064" not in listed
+        assert "hep" not in listed
         assert main(["cost", "--config", config_text, *runs]) == 0
-    assert "twice" in failure(capsys, "cost", "--config", '{"depths": [4], "depths": [8]}')
+    assert "twice" in failure(capsys, "cost", "--config", '{"device": "cpu", "device": "cuda"}')
 
 
 def test_outside_a_checkout_train_says_what_to_do(tmp_path, monkeypatch, capsys):
@@ -352,34 +355,18 @@ def one_cell(paper, tmp_path) -> tuple[str, Path, list[str]]:
     """A configuration of six tiny runs, as JSON; the folder of their records; the paths of these."""
     from highways.experiments import configuration
 
-    cells = [{"dataset": "fashion_mnist_excerpt", "depth": 4}]
-    arm = {"name": "pc", "title": "PC", "method": "pc"}
-    same_as_the_table = {"methods": ["pc"], "seeds": [0], "epochs": 1, "readings": [paper["conventions"]]}
-    paper = {
-        **paper,
-        "datasets": ["fashion_mnist_excerpt"],
-        "depths": [4],
-        "methods": ["pc"],
-        "seeds": [0, 1],
-        "training": {**paper["training"], "epochs": 1},
-        "strength_sweep": {
-            "dataset": "fashion_mnist_excerpt",
-            "depth": 4,
-            "alphas": [0.5],
-            "seeds": None,
-            "epochs": None,
-        },
-        "density_sweep": {"dataset": "fashion_mnist_excerpt", "depth": 4, "every": [1, 2]},
-        "convention_search": [{**paper["convention_search"][0], "cells": cells, **same_as_the_table}],
-        "specification_curve": {**paper["specification_curve"], "cells": cells, **same_as_the_table},
-        "rate_sweep": {"methods": ["hep"], "factors": [1], "cells": [{**cells[0], "seeds": [0]}]},
-        "controls": {"cells": [{**cells[0], "seeds": [0]}], "arms": [arm]},
-        "remedies": {
-            **paper["remedies"],
-            "cells": [{**cells[0], "seeds": [0]}],
-            "rules": [{**arm, "tuned": False}],
-        },
-    }
+    cells = {"dataset": "fashion_mnist_excerpt", "depth": 4, "seeds": [0, 1]}
+    pc, hep = {"cells": cells, "methods": "pc"}, {"cells": cells, "methods": "hep"}
+    blocks = [
+        {"name": "depth", **pc},
+        {"name": "strength", **hep, "vary": {"highway.alpha": [0.5]}},
+        {"name": "density", **hep, "vary": {"highway.every": [1, 2]}},
+        # What follows asks for the same again.
+        {"name": "readings", **pc, "vary": {"conventions.activation": paper["conventions"]["activation"]}},
+        {"name": "rates", **hep, "times": {"learning.lr": 1}},
+        {"name": "ablations", **pc},
+    ]
+    paper = {**paper, "experiments": blocks, "training": {**paper["training"], "epochs": 1}}
     return json.dumps(paper), tmp_path / "runs", list(configuration.all_runs(paper))
 
 
@@ -442,8 +429,9 @@ def test_tables_name_a_broken_record_and_go_on(one_cell, tmp_path, capsys):
 
 
 def test_a_wrong_table_lists_the_right_ones(capsys, tmp_path):
-    assert "depth, density, optimizer, settings, conventions, readings, controls, rates, remedies" in failure(
-        capsys, "table", "breadth", "--out", str(tmp_path)
+    assert (
+        "depth, density, optimizer, settings, strength, conventions, readings, ablations, rates, baselines"
+        in failure(capsys, "table", "breadth", "--out", str(tmp_path))
     )
     assert "depth, " in failure(capsys, "figure", "breadth", "--out", str(tmp_path))
 

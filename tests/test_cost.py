@@ -7,11 +7,10 @@ import pytest
 from highways.cli import main
 from highways.experiments import cost
 from highways.experiments.configuration import all_runs
-from highways.experiments.runs import density_runs, strength_runs, table_runs
 from highways.specs.options import Ipc
 from highways.specs.registry import METHODS
 from highways.specs.run import Conventions, Highway, Inference, Learning, Network, RunSpec
-from mappings import changed
+from mappings import experiment, only
 from networks import make_spec
 
 
@@ -63,8 +62,8 @@ def test_operations_of_interleaved_steps_are_those_that_torch_counts(deep):
 
 def test_the_paper_costs_about_50_petaflop(paper):
     """Its tables and its sweeps of the highways."""
-    full = changed(paper, strength_sweep__seeds=None, strength_sweep__epochs=None)
-    runs = {run.path: run for make in (table_runs, strength_runs, density_runs) for run in make(full)}
+    full = experiment(paper, "strength", cells__seeds=[0, 1, 2], set={})
+    runs = all_runs(only(full, "depth", "strength", "density"))
     assert sum(cost.operations(run.spec) for run in runs.values()) == pytest.approx(50e15, rel=0.1)
 
 

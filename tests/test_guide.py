@@ -88,5 +88,5 @@ def test_it_can_stand_in_the_table_of_baselines(copy):
 
     before = runs()
     (entry,) = re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)
-    edit(copy / "config.yaml", r"\Z", entry)
+    edit(copy / "config.yaml", r"(?=\n# [^\n]*\n# [^\n]*\npropagation:\n)", entry)  # the last of the last block
     assert runs() == before + 4 * (5 * 3) + 3 + 3 + 1 + 1

@@ -321,7 +321,7 @@ def test_a_rule_learns_from_native_errors():
 
 
 @pytest.mark.parametrize(("method", "options"), [("precision", Precision()), ("mupc", Mupc(step_size=20.0))])
-def test_the_remedies_that_relax_learn_from_native_errors(method, options):
+def test_the_baselines_that_relax_learn_from_native_errors(method, options):
     case = problem(method, depth=9, rule=options)
     case.parameters.w_out.mul_(5)
     ours, theirs = (

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import highways
-from datasets import ORDER, colours, configuration, idx, permuted
+from datasets import ORDER, asking, colours, configuration, idx, permuted
 from highways import data, own_data, provenance, record
 from highways.analysis import commands
 from highways.analysis.data import tuning
@@ -24,10 +24,12 @@ from highways.errors import DataError
 from highways.experiments import configuration as configurations
 from highways.experiments import cost
 from highways.experiments import own_data as block
+from highways.experiments.plan import plan
 from highways.experiments.results import Sources
 from highways.experiments.runs import Run, cell_spec
 from highways.specs.fields import SpecError
 from highways.specs.run import DATASETS, OwnImages, RunSpec
+from mappings import experiment
 
 FULL = os.environ.get("HIGHWAYS_DATA")  # before a test looks elsewhere
 
@@ -165,10 +167,11 @@ def test_a_spec_holds_what_identifies_the_data_and_others_say_nothing_of_it(band
 def test_no_data_set_changes_the_training_code_or_the_runs_of_others(paper, bands):
     assert configurations.all_runs(paper) == configurations.all_runs(bands)
     entries = [{**entry, "name": "again"} for entry in bands["data"]]
-    asked = configurations.all_runs({**bands, "datasets": ["mnist", "bands"], "data": bands["data"] + entries})
+    own = experiment(bands, "depth", cells__dataset=["mnist", "bands"], rows=[{"methods": ["pc", "hep"]}])
+    asked = configurations.all_runs({**own, "data": bands["data"] + entries})
     assert {path for path in asked if "bands" in path}
-    for path, run in configurations.all_runs({**paper, "datasets": ["mnist"]}).items():
-        assert asked[path] == run
+    for path, run in configurations.all_runs(paper).items():
+        assert asked.get(path, run) == run
     for method in ("hep", "backprop"):
         counted = provenance.modules(["training/loop", f"methods/{method}"])
         assert "own_data" in counted  # how images are read and split decides numbers
@@ -176,11 +179,11 @@ def test_no_data_set_changes_the_training_code_or_the_runs_of_others(paper, band
 
 
 def test_changed_files_make_another_run_and_refuse_the_old_one(bands, tmp_path, capsys):
-    spec = cell_spec(bands, "bands", 4, "backprop", 0, lr=1e-3)
+    spec = cell_spec(bands, "bands", 4, "backprop", 0, {"learning.lr": 1e-3})
     arrays = colours()
     arrays["x_test"][0, 0, 0, 0] ^= 1
     np.savez(tmp_path / "bands.npz", **arrays)
-    other = cell_spec(bands, "bands", 4, "backprop", 0, lr=1e-3)
+    other = cell_spec(bands, "bands", 4, "backprop", 0, {"learning.lr": 1e-3})
     assert other.hash != spec.hash
     assert dataclasses.replace(other, data=spec.data) == spec
     text = said(capsys, "train", "--spec", spec.to_json(), "--data-dir", "bands.npz", "--out", "out.json")
@@ -195,11 +198,10 @@ def test_status_and_renew_see_that_the_files_have_changed(tmp_path, capsys):
     np.savez(tmp_path / "bands.npz", **small)
     wanted = {
         "data": [{"name": "bands", "npz": "bands.npz"}],
-        **{"experiment": "e", "datasets": ["bands"], "depths": [4], "methods": ["pc"], "seeds": [0]},
         "training": {"epochs": 1},
     }
-    config = json.dumps(wanted)
-    out = "results/runs/e/bands/L004/pc/lr0.001/seed0.json"
+    config = json.dumps(asking(wanted, "bands"))
+    out = "results/runs/depth/bands/L004/pc/seed0.json"
     command = ["train", "--config", config, "--depth", "4", "--method", "pc", "--dataset", "bands", "--quiet"]
     assert main([*command, "--out", out]) == 0
     small["x_train"][0, 0, 0, 0] ^= 1
@@ -315,7 +317,7 @@ def test_the_weights_of_a_run_are_evaluated_on_its_own_data(bands, tmp_path, cap
 
 def test_snapshots_are_of_a_training_on_own_data(bands, tmp_path):
     config = configuration(tmp_path, {"name": "bands", "npz": "bands.npz"})
-    spec = cell_spec(bands, "bands", 4, "backprop", 0, lr=1e-3)
+    spec = cell_spec(bands, "bands", 4, "backprop", 0, {"learning.lr": 1e-3})
     assert main(["snapshots", "--config", config, "--spec", spec.to_json(), "--epochs", "0", "--out", "kept"]) == 0
     assert highways.load("kept/epoch00.npz").predict(colours()["x_test"]).max() < 7
 
@@ -332,10 +334,10 @@ def test_a_bundle_brings_own_data_sets(tmp_path):
     permuted(tmp_path / "like")
     wanted = {
         "data": [{"name": "own_bands", "npz": "bands.npz"}, {"name": "own_like", "folder": "like"}],
-        **{"datasets": ["own_bands", "own_like"], "depths": [4], "methods": ["pc"], "seeds": [0]},
         "training": {"epochs": 1},
     }
-    command = ["bundle", "--config", json.dumps(wanted), "--only", "paper/own_", "--reference", "none"]
+    config = json.dumps(asking(wanted, "own_bands", "own_like"))
+    command = ["bundle", "--config", config, "--only", "depth/own_", "--reference", "none"]
     assert main([*command, "--out", "bundle.tar.gz"]) == 0
     with tarfile.open(tmp_path / "bundle.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
@@ -343,7 +345,7 @@ def test_a_bundle_brings_own_data_sets(tmp_path):
     assert sorted(path.name for path in (bundle / "data").iterdir()) == ["own_bands.npz", "own_like"]
     (tmp_path / "config.yaml").unlink()  # the other machine has none
     for name in ("own_bands", "own_like"):
-        (spec,) = bundle.glob(f"specs/paper/{name}/L004/pc/*/seed0.json")
+        (spec,) = bundle.glob(f"specs/depth/{name}/L004/pc/seed0.json")
         where = ["--data-dir", str(bundle / "data"), "--out", f"{name}.json"]
         assert main(["train", "--spec", str(spec), *where, "--quiet"]) == 0
 
@@ -370,12 +372,12 @@ def test_data_shows_what_an_own_data_set_holds(bands, tmp_path, capsys):
 
 def test_a_table_and_a_figure_have_its_title_or_its_name_and_the_accuracy_of_guessing(bands, tmp_path):
     sources = Sources(tmp_path / "runs", tmp_path / "propagation", tmp_path)
-    asked = {**bands, "datasets": ["bands", "mnist"], "depths": [4], "methods": ["pc"], "seeds": [0]}
+    asked = asking(bands, "bands", "mnist")
     for entry, called in (({}, "bands"), ({"title": "Coloured bands"}, "Coloured bands")):
         config = {**asked, "data": [{**bands["data"][0], **entry}]}
         rows = commands.make_table("depth", config, sources).frame.index
         assert {name for name, _ in rows} == {called, "MNIST"}
-    run = Run("paper/bands/L004/pc/lr0.001/seed0", cell_spec(bands, "bands", 4, "pc", 0))
+    run = Run("depth/bands/L004/pc/seed0", cell_spec(bands, "bands", 4, "pc", 0))
     command = ["train", "--spec", run.spec.to_json(), "--data-dir", "bands.npz", "--quiet"]
     assert main([*command, "--out", f"runs/{run.path}.json"]) == 0
     own, known = commands.draw("depth", config, sources).axes
@@ -389,8 +391,9 @@ def test_a_choice_is_at_chance_by_the_classes_of_its_data(bands):
     """15 % is two points above guessing one of ten classes, and not of seven."""
     cell = types.SimpleNamespace(n=1, selection=types.SimpleNamespace(best=0.15, edges=()))
     for dataset, wanted in (("mnist", ""), ("bands", f" {tuning.NOMINAL}")):
-        remedy = types.SimpleNamespace(tuned=True, config=bands, cell=(dataset, 4, "pc"))
-        assert tuning.mark(remedy, cell) == wanted
+        select = {"among": {"learning.lr": [1e-3]}, "seeds": 3, "epochs": 1}
+        (variant,) = plan(experiment(asking(bands, dataset), "depth", select=select)).variants
+        assert tuning.mark(variant, cell) == wanted
 
 
 # torchvision
@@ -601,17 +604,17 @@ def test_a_source_that_is_not_there_is_named_with_its_key(paper, tmp_path):
         config = {**paper, "data": [{"name": "mine", key: "absent"}]}
         configurations.validate(config)  # no run asks for it
         with pytest.raises(DataError) as caught:
-            configurations.validate({**config, "datasets": ["mine"]})
+            configurations.validate(asking(config, "mine"))
         assert str(caught.value).startswith(says)
     (tmp_path / "absent").write_text("text", encoding="utf-8")
     with pytest.raises(DataError, match=r"data: mine: absent: cannot be read as an \.npz file"):
-        configurations.validate({**paper, "data": [{"name": "mine", "npz": "absent"}], "datasets": ["mine"]})
+        configurations.validate(asking({**paper, "data": [{"name": "mine", "npz": "absent"}]}, "mine"))
 
 
 def test_an_unknown_data_set_is_named_with_those_that_there_are(bands):
     for config, known in (({**bands, "data": []}, ""), (bands, ", bands")):
         with pytest.raises(SpecError) as caught:
-            configurations.validate({**config, "datasets": ["bonds"]})
+            configurations.validate(asking(config, "bonds"))
         assert f"dataset: 'bonds' is not allowed; it takes one of {', '.join(DATASETS)}{known}, or give" in str(
             caught.value
         )

@@ -72,7 +72,7 @@ def test_a_method_without_a_cost_is_refused_when_the_configuration_is_read(copy,
     register(folder, '    "free": Method("Free", inference=True),\n')
     text = (root / "config.yaml").read_text(encoding="utf-8")
     config = folder / "config.yaml"
-    config.write_text(text.replace("\nmethods: [", "\nmethods: [free, "), encoding="utf-8")
+    config.write_text(text.replace("methods: [pc, hep]", "methods: [free, pc, hep]", 1), encoding="utf-8")
     said = run(folder, "-m", "highways", "status", "--config", str(config))
     assert said.returncode == 1
     (line,) = said.stderr.splitlines()

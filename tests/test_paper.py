@@ -1,11 +1,13 @@
 """paper.yaml against numbers retyped from the paper's LaTeX, and against the shape of its tables."""
 
+import functools
 from pathlib import Path
 
 import pytest
 
 from highways import paper
 from highways.experiments.configuration import load
+from highways.experiments.plan import plan
 from highways.methods import METHODS
 from highways.paper import DepthSettings, LayerError, Published
 
@@ -120,16 +122,26 @@ def test_every_block_names_its_place(block: str) -> None:
 def test_the_configuration_of_the_paper_follows_it() -> None:
     config = load(ROOT / "config.yaml")
     assert [DepthSettings(**row) for row in config["settings"]] == list(paper.settings())
-    assert config["strength_sweep"]["alphas"] == list(paper.alphas())
-    sweep = config["density_sweep"]
-    assert tuple(sweep["every"]) == paper.spacings(sweep["dataset"], sweep["depth"])
+    blocks = {block["name"]: block for block in config["experiments"]}
+    assert blocks["strength"]["vary"] == {"highway.alpha": list(paper.alphas())}
+    cells = blocks["density"]["cells"]
+    assert blocks["density"]["vary"] == {"highway.every": list(paper.spacings(cells["dataset"], cells["depth"]))}
+    table = blocks["depth"]["cells"]
+    ours = {"datasets": table["dataset"], "depths": table["depth"], "seeds": table["seeds"]}
     departs = {}
     for setting in paper.shared():
-        value = config
-        for key in setting.key.split("."):
-            value = value[key]
+        value = ours.get(setting.key)
+        if value is None:
+            value = functools.reduce(dict.get, setting.key.split("."), config)
         if value != setting.value:
             departs[setting.key] = (value, setting.value)
+    (exception,) = paper.exceptions()
+    spec = plan(config).first("mnist", exception["depth"], exception["method"]).example
+    assert (spec.network.initialisation, spec.learning.schedule, spec.learning.horizon) == (
+        exception["initialisation"],
+        exception["schedule"],
+        exception["horizon"],
+    )
     # The one printed number that the chosen reading departs from; docs/conventions.md has the evidence.
     assert departs == {"highway.sigma_v": (0.01, 0.001)}
 

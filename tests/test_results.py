@@ -10,14 +10,14 @@ import pytest
 from highways import record
 from highways.analysis import commands
 from highways.analysis.data import frame
-from highways.analysis.sections import ITEMS
 from highways.cli import main
 from highways.collection import collect, index, renew
 from highways.errors import UserError
 from highways.experiments import configuration, status
 from highways.experiments.results import INDEX, Reference, Results, Sources
-from highways.experiments.runs import Run, table_runs
+from highways.experiments.runs import Run
 from highways.workflow import Workflow, check_profile, check_results, paths
+from mappings import row
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "results/reference"
@@ -39,7 +39,8 @@ def runs(tiny) -> dict[str, Run]:
     spec = tiny("backprop", epochs=1)
     rates = [replace(spec, learning=replace(spec.learning, lr=lr)) for lr in (1e-3, 3e-3)]
     made = [Run(f"trial/sweep/lr{one.learning.lr}/seed0", one) for one in rates]
-    made.append(Run("trial/sweep/selected/seed1", replace(rates[0], seed=1), selection="trial/sweep"))
+    waiting = replace(rates[0], seed=1)
+    made.append(Run("trial/sweep/selected/seed1", waiting, selection="trial/sweep", sweep=tuple(made)))
     made.append(Run("trial/alone", tiny("backprop", epochs=1, seed=5)))
     return {run.path: run for run in made}
 
@@ -60,9 +61,10 @@ def test_every_committed_record_and_choice_serves_the_configuration(reference, p
 
 
 def test_a_record_serves_whatever_path_a_configuration_gives_its_run(reference, paper):
-    renamed = {**paper, "experiment": "elsewhere"}
+    blocks = [{**block, "name": f"my_{block['name']}"} for block in paper["experiments"]]
+    renamed = {**paper, "experiments": blocks}
     here, there = (configuration.all_runs(config) for config in (paper, renamed))
-    assert set(here) != set(there)
+    assert not set(here) & set(there)
     found, again = reference.runs(here), reference.runs(there)
     specs = [
         {reference.records[file.relative_to(REFERENCE).as_posix()] for file in one.values()}
@@ -73,10 +75,10 @@ def test_a_record_serves_whatever_path_a_configuration_gives_its_run(reference, 
 
 def test_a_choice_counts_only_among_the_very_candidates(reference, paper):
     runs = configuration.all_runs(paper)
-    name = "paper/mnist/L032/backprop"
+    name = "depth/mnist/L032/backprop"
     assert name in reference.chosen(runs)
-    fewer = {**paper, "learning_rate_sweep": {**paper["learning_rate_sweep"], "learning_rates": [1e-4, 3e-4]}}
-    changed = {run.path: run for run in table_runs(fewer)}
+    changed = configuration.all_runs(row(paper, "depth", 1, select__among={"learning.lr": [1e-4, 3e-4]}))
+    assert f"{name}/selected/seed1" in changed
     assert name not in reference.chosen(changed)
     assert f"{name}/selected/seed1" not in reference.runs(changed)
 
@@ -88,11 +90,10 @@ def test_the_workflow_takes_the_reference_only_where_the_configuration_says_so(r
     known = set(reference.runs(kept.runs))
     for path, file in zip(kept.runs, kept.everything, strict=True):
         assert file.startswith("<results>/runs/") == (path not in known)
-    assert kept.selection("paper/mnist/L032/backprop") == str(
-        REFERENCE / "selections/paper/mnist/L032/backprop.json"
-    )
-    assert own.selection("paper/mnist/L032/backprop") == "<results>/selections/paper/mnist/L032/backprop.json"
-    assert "<results>/tables/depth.md" in paths([ITEMS["table", "depth"]])
+    name = "depth/mnist/L032/backprop"
+    assert kept.selection(name) == str(REFERENCE / f"selections/{name}.json")
+    assert own.selection(name) == f"<results>/selections/{name}.json"
+    assert "<results>/tables/depth.md" in paths([own.items["table", "depth"]])
     assert set(kept.sources("table", "depth")) <= set(kept.everything)
 
 
@@ -210,6 +211,21 @@ def test_a_profile_that_is_none_is_refused(name, monkeypatch, tmp_path):
     check_profile(["snakemake"], ROOT)
 
 
+def test_a_configuration_that_puts_that_of_its_profile_aside_is_refused(monkeypatch, tmp_path):
+    """Else the smoke run of a user's own file would plan the paper on the full data."""
+    monkeypatch.chdir(tmp_path)
+    smoke = ["snakemake", "--workflow-profile", "smoke"]
+    for given in (
+        ["--configfile", "mine.yaml"],
+        ["--configfiles", "a.yaml", "b.yaml"],
+        ["--configfile=mine.yaml"],
+    ):
+        with pytest.raises(UserError, match=r"--configfile: it replaces .* smoke; give both: .*smoke.yaml"):
+            check_profile([*smoke, *given], ROOT)
+    check_profile([*smoke, "--configfile", str(ROOT / "profiles/smoke/smoke.yaml"), "mine.yaml"], ROOT)
+    check_profile(["snakemake", "--workflow-profile", "slurm", "--configfile", "mine.yaml"], ROOT)
+
+
 @pytest.mark.parametrize("results", ["results/reference", "./results/reference/", f"{ROOT}/results/reference"])
 def test_results_do_not_go_into_the_reference(results):
     with pytest.raises(UserError, match=r"pathvars\.results"):
@@ -223,12 +239,12 @@ def test_signs_that_snakemake_reads_in_a_path_are_refused(paper):
 
 
 def test_a_training_is_told_of_the_kernel_of_its_depth_where_it_relaxes_with_one(paper):
-    rows = [{**row, "kernel": "mixed"} if row["depth"] == 8 else row for row in paper["settings"]]
+    rows = [{**one, "kernel": "mixed"} if one["depth"] == 8 else one for one in paper["settings"]]
     flow = Workflow({**paper, "settings": rows}, Reference(Path()))
     told = {
         (run.spec.network.depth, run.spec.method): flow.kernel(run)
         for run in flow.runs.values()
-        if run.path.startswith("paper/mnist/")
+        if run.path.startswith("depth/mnist/")
     }
     assert told[8, "hep"] == told[8, "pc"] == ["--kernel", "mixed"]
     assert told[8, "backprop"] == told[16, "hep"] == []

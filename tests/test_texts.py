@@ -57,8 +57,8 @@ def mean(depth: int, method: str, dataset: str = "mnist") -> tuple[float, float]
     return row.mean, row.paper_mean
 
 
-def seeds(control: str, depth: int) -> list[float]:
-    (values,) = committed("controls").query("control == @control and depth == @depth")["values"]
+def seeds(arm: str, depth: int) -> list[float]:
+    (values,) = committed("ablations").query("ablation == @arm and depth == @depth")["values"]
     return [float(value) for value in values.split(";")]
 
 
@@ -121,7 +121,7 @@ def statements() -> dict[str, list[str]]:
     lost = mean(4, "pc")[0] - mean(8, "pc")[0]
     behind = mean(4, "pc", "fashion_mnist")[0] - mean(4, "hep", "fashion_mnist")[0]
     first, second, third = (f"{value:.0f}" for value in seeds("pc", 16))
-    tuned, plain = (f"{sum(seeds(control, 16)[1:]) / 2:.1f}" for control in ("pc_rates", "pc"))
+    tuned, plain = (f"{sum(seeds(arm, 16)[1:]) / 2:.1f}" for arm in ("pc_rates", "pc"))
     readings = committed("conventions").query(
         "stage == 'final' and depth == 16 and method == 'pc' and highway_layers == 'without_first' "
         "and activation != 'both'"

@@ -194,8 +194,8 @@ def start_and_signal(spec, out: Path, signum: int, epoch: int) -> int:
 
 @pytest.fixture
 def long(tiny):
-    """A run whose epochs take some tenths of a second, so that a signal lands inside one."""
-    return tiny("hep", network=Network(6, width=32), inference=Inference("adam", 0.005, 400), epochs=4)
+    """A run whose epochs take a second or more, so that a signal lands inside one."""
+    return tiny("hep", network=Network(6, width=32), inference=Inference("adam", 0.005, 1500), epochs=4)
 
 
 @pytest.mark.parametrize(

@@ -350,5 +350,7 @@ def test_weights_need_only_torch_and_numpy(tiny, out, kept):
         "assert main(sys.argv[1:-1]) == 0\nprint(highways.load(sys.argv[-1]).about.epoch)"
     )
     words = ["train", "--spec", tiny("pc", epochs=1).to_json(), "--out", str(out), "--weights", "--quiet"]
-    done = subprocess.run([sys.executable, "-c", code, *words, str(kept)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words, str(kept)], capture_output=True, text=True, encoding="utf-8"
+    )
     assert done.stdout == "1\n", done.stderr

@@ -27,10 +27,12 @@ def load(path: str | Path) -> "Trained":
 
 def records(
     config: str | Path = "config.yaml",
-    runs: str | Path = "results/runs",
+    runs: str | Path | None = None,
     reference: str | Path = "results/reference",
 ) -> "pd.DataFrame":
     """The records that a configuration asks for: those of the folder of runs, else those of the reference.
+
+    runs: by default `runs` below the results of the configuration (`pathvars.results`, else results).
 
     One row for each use of a record:
 
@@ -50,4 +52,5 @@ def records(
 
     wanted = configuration.load(config)
     kept = results.Reference.read(Path(reference)).runs(configuration.all_runs(wanted))
-    return every.records(wanted, results.Results(Path(runs), kept))
+    own = results.results_of(wanted) / "runs" if runs is None else Path(runs)
+    return every.records(wanted, results.Results(own, kept))

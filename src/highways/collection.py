@@ -8,7 +8,7 @@ from typing import Any
 
 from highways import record
 from highways.errors import UserError
-from highways.experiments.results import Reference, sweep_hash, sweeps
+from highways.experiments.results import Reference, sweeps
 from highways.experiments.runs import Run
 from highways.experiments.status import FINISHED, differences, selections_folder, state
 from highways.propagation.spec import Propagation
@@ -73,17 +73,8 @@ def index(folder: Path) -> Reference:
     chosen = {}
     for path in sorted(selections.rglob("*.json")):
         document = json.loads(path.read_text(encoding="utf-8"))
-        name = path.relative_to(selections).with_suffix("").as_posix()
-        candidates = [one["settings"] for one in document["candidates"]]
-        sweep = [
-            spec.hash
-            for file, spec in specs.items()
-            if file.startswith(f"{name}/")
-            and not file.startswith(f"{name}/selected/")
-            and {key: spec.setting(key) for key in document["settings"]} in candidates
-        ]
-        entry = {"sweep": sweep_hash(sweep), "settings": document["settings"]}
-        chosen[f"selections/{name}.json"] = entry
+        name = path.relative_to(selections).as_posix()
+        chosen[f"selections/{name}"] = {"sweep": document["sweep"], "settings": document["settings"]}
     hashes = {path: _trace_hash(path) for path in sorted(traces.rglob("*.npz"))}
     return Reference(
         folder,

@@ -11,13 +11,13 @@ from functools import cached_property
 from pathlib import Path
 
 from highways import provenance
-from highways.analysis.sections import ITEMS, Item
+from highways.analysis.sections import Item, items
 from highways.errors import UserError
 from highways.experiments import cost, own_data
 from highways.experiments import relaxations as plan
 from highways.experiments.configuration import expand
-from highways.experiments.results import Reference, Selected, sweeps
-from highways.experiments.runs import Config, Run, kernel
+from highways.experiments.results import Reference, Selected, results_of, sweeps
+from highways.experiments.runs import Config, Run
 from highways.propagation.spec import Propagation
 from highways.specs.run import DATASETS
 
@@ -60,8 +60,9 @@ class Workflow:
         return sweeps(self.runs.values())
 
     @cached_property
-    def _made(self) -> dict[object, list[str]]:
-        return {}
+    def items(self) -> dict[tuple[str, str], Item]:
+        """The tables and figures that the configuration asks for."""
+        return items(self.config)
 
     def records(self, wanted: Iterable[Run]) -> list[str]:
         """The record of each run: of the reference where it counts and holds that very specification."""
@@ -82,9 +83,8 @@ class Workflow:
 
     def kernel(self, run: Run) -> list[str]:
         """What a training is told of its kernel: nothing where any will do, or where it relaxes with none."""
-        asked = kernel(self.config, run.spec)
-        wanted = asked != "auto" and provenance.relaxes_with_a_kernel(run.spec.method)
-        return ["--kernel", asked] if wanted else []
+        wanted = run.kernel != "auto" and provenance.relaxes_with_a_kernel(run.spec.method)
+        return ["--kernel", run.kernel] if wanted else []
 
     def place(self, dataset: str) -> list[str]:
         """What a command is told of the place of a data set; nothing where it looks in the usual ones."""
@@ -97,11 +97,8 @@ class Workflow:
 
     def sources(self, kind: str, name: str) -> list[str]:
         """What a table or figure is made from."""
-        item = ITEMS[kind, name]
-        # Artefacts share their runs: expanded once per set of runs.
-        if item.runs not in self._made:
-            self._made[item.runs] = self.records(item.runs(self.config))
-        return self._made[item.runs] + self.traces(item.traces(self.config))
+        item = self.items[kind, name]
+        return self.records(item.runs_of(self.config)) + self.traces(item.traces(self.config))
 
     @cached_property
     def everything(self) -> list[str]:
@@ -115,8 +112,8 @@ class Workflow:
     @property
     def moments(self) -> list[int]:
         """The epochs after which they are."""
-        epochs: list[int] = self.config["propagation"]["during_training"]["epochs"]
-        return epochs
+        block = self.config["propagation"]
+        return [] if block is None else list(block["during_training"]["epochs"])
 
     def snapshots(self, run: Run) -> list[str]:
         """The weights of a run, one file for each moment."""
@@ -147,26 +144,57 @@ def megabytes(run: Run, attempt: int) -> int:
 
 
 def check_profile(arguments: Sequence[str], folder: Path) -> None:
-    """UserError where --workflow-profile names no profile: Snakemake passes over it and plans the whole paper.
+    """UserError where --workflow-profile names no profile, and where --configfile puts its configuration aside.
 
-    arguments: those of Snakemake. folder: of the Snakefile.
+    In both cases Snakemake says nothing and plans the whole paper. arguments: its own. folder: of the Snakefile.
     """
-    named = ""
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
-        if argument == "--workflow-profile":
-            named = following
-        elif argument.startswith("--workflow-profile="):
-            named = argument.partition("=")[2]
+    (named, *_) = [*_values(arguments, "--workflow-profile"), ""]
+    if named in ("", "none"):
+        return
     started = Path(os.environ.get("PWD", "."))  # Snakemake may have gone elsewhere since (--directory)
     places = [Path(named), started / named, started / "profiles" / named, folder / "profiles" / named]
-    if named in ("", "none") or any(place.exists() for place in places):
-        return
-    known = ", ".join(sorted(path.name for path in (folder / "profiles").iterdir()))
-    raise UserError(f"--workflow-profile: there is no profile {named}; it takes {known}, or the path of a folder")
+    profile = next((place for place in places if place.exists()), None)
+    if profile is None:
+        known = ", ".join(sorted(path.name for path in (folder / "profiles").iterdir()))
+        raise UserError(
+            f"--workflow-profile: there is no profile {named}; it takes {known}, or the path of a folder"
+        )
+    given = [Path(value).name for value in _values(arguments, "--configfile", "--configfiles")]
+    own = _configuration_of(profile)
+    if given and own is not None and own not in given:
+        raise UserError(
+            f"--configfile: it replaces the configuration of the profile {named}; give both: "
+            f"--configfile {profile / own} {' '.join(given)}"
+        )
+
+
+def _values(arguments: Sequence[str], *options: str) -> list[str]:
+    """What stands behind these options, up to the next one."""
+    found, taking = [], False
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if name in options and equals:
+            found.append(value)
+        elif argument.startswith("-"):
+            taking = argument in options
+        elif taking:
+            found.append(argument)
+    return found
+
+
+def _configuration_of(profile: Path) -> str | None:
+    """The name of the configuration that a profile brings; None where it brings none."""
+    import yaml
+
+    try:
+        document = yaml.safe_load((profile / "config.yaml").read_text(encoding="utf-8"))
+        return Path(document["configfile"]).name
+    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
+        return None
 
 
 def check_results(config: Config) -> None:
     """UserError where results would go into the reference, which is not the workflow's to write."""
-    results = os.path.normpath(config.get("pathvars", {}).get("results", "results"))
+    results = os.path.normpath(results_of(config))
     if results.split("/")[-2:] == ["results", "reference"] or results == "reference":
         raise UserError("pathvars.results: `highways collect` and `make report` alone write to results/reference")

@@ -13,11 +13,6 @@ from highways.experiments.runs import Run
 
 _CONFIG: dict[str, Any] = {
     "records": "own",
-    "experiment": "trial",
-    "datasets": ["mnist"],
-    "depths": [4, 8],
-    "methods": ["pc", "hep", "backprop"],
-    "seeds": [0, 1, 2],
     "data": [],
     "data_dir": None,
     "device": "cpu",
@@ -37,10 +32,115 @@ _CONFIG: dict[str, Any] = {
         {"depth": 4, "alpha": 0.5, "steps": 20, "lr": 1e-3, "optimizer": "euler", "step_size": 0.5},
         {"depth": 8, "alpha": 1.8, "steps": 96, "lr": 8e-5, "optimizer": "adam", "step_size": 0.005},
     ],
-    "learning_rate_sweep": {"methods": ["backprop"], "seeds": [0], "learning_rates": [1e-4, 1e-3]},
-    "exceptions": [],
-    "strength_sweep": {"dataset": "mnist", "depth": 8, "alphas": [0.1, 1.8]},
-    "density_sweep": {"dataset": "mnist", "depth": 8, "every": [1, 2]},
+    "experiments": [
+        {
+            "name": "depth",
+            "title": "Accuracy against depth",
+            "cells": {"dataset": "mnist", "depth": [4, 8], "seeds": [0, 1, 2]},
+            "methods": ["pc", "hep", "backprop"],
+            "select": {"methods": "backprop", "among": {"learning.lr": [1e-4, 1e-3]}, "seeds": [0]},
+        },
+        {
+            "name": "strength",
+            "cells": {"dataset": "mnist", "depth": 8, "seeds": [0, 1, 2]},
+            "methods": "hep",
+            "vary": {"highway.alpha": [0.1, 1.8]},
+        },
+        {
+            "name": "density",
+            "cells": {"dataset": "mnist", "depth": 8, "seeds": [0, 1, 2]},
+            "methods": "hep",
+            "vary": {"highway.every": [1, 2]},
+        },
+        {
+            "name": "conventions",
+            "cells": {"dataset": "mnist", "depth": 4, "seeds": 0},
+            "methods": ["pc", "hep"],
+            "rows": [
+                {
+                    "name": "first",
+                    "set": {"epochs": 2},
+                    "vary": {
+                        "conventions.activation": ["post", "pre"],
+                        "conventions.highway_layers": ["all", "without_first"],
+                    },
+                },
+                {
+                    "name": "last",
+                    "cells": {"dataset": "mnist", "depth": 8, "seeds": [0, 1, 2]},
+                    "methods": ["pc", "hep", "backprop"],
+                    "select": {"methods": "backprop", "among": {"learning.lr": [1e-4, 1e-3]}, "seeds": [0]},
+                    "vary": {"conventions.activation": "pre", "conventions.highway_layers": "all"},
+                },
+                {
+                    "name": "last",
+                    "cells": {"dataset": "mnist", "depth": 8, "seeds": [0, 1, 2]},
+                    "methods": ["pc", "hep", "backprop"],
+                    "select": {"methods": "backprop", "among": {"learning.lr": [1e-4, 1e-3]}, "seeds": [0]},
+                    "vary": {
+                        "conventions.activation": "post",
+                        "conventions.highway_layers": "all",
+                        "highway.sigma_v": 0.01,
+                    },
+                },
+            ],
+        },
+        {
+            "name": "readings",
+            "cells": {"dataset": "mnist", "depth": 8, "seeds": [0, 1, 2]},
+            "methods": ["pc", "hep"],
+            "vary": {
+                "conventions.activation": ["pre", "post"],
+                "conventions.highway_layers": "all",
+                "highway.sigma_v": [0.001, 0.01],
+            },
+        },
+        {
+            "name": "rates",
+            "cells": {"dataset": "mnist", "depth": 8, "seeds": [0, 1]},
+            "methods": ["pc", "hep"],
+            "times": {"learning.lr": [1, 2]},
+        },
+        {
+            "name": "ablations",
+            "cells": {"dataset": "mnist", "depth": 8, "seeds": [0, 1]},
+            "rows": [
+                {"methods": "hep"},
+                {
+                    "name": "cut",
+                    "title": "HEP without the chain",
+                    "methods": "hep",
+                    "set": {"highway.chain": False},
+                },
+                {"methods": "dfa"},
+                {"title": "PC", "methods": "pc"},
+                {
+                    "name": "pc_rates",
+                    "title": "PC swept",
+                    "methods": "pc",
+                    "select": {"among": {"learning.lr": [1e-4, 1e-3]}, "seeds": [0]},
+                },
+                {"name": "pc_4T", "title": "PC 4T", "methods": "pc", "times": {"inference.steps": 4}},
+            ],
+        },
+        {
+            "name": "baselines",
+            "cells": {"dataset": "mnist", "depth": [4, 8], "seeds": [0, 1]},
+            "select": {"among": {"learning.lr": [1e-4, 1e-3]}, "seeds": 3, "epochs": 2},
+            "rows": [
+                {"methods": "hep", "local": "yes", "select": None},
+                {"methods": "dfa", "local": "yes"},
+                {
+                    "title": "LRA-E",
+                    "methods": "lra",
+                    "local": "yes",
+                    "secondary": True,
+                    "select": {"among": {"rule.beta": [0.1, 0.3]}},
+                },
+                {"title": "muPC", "methods": "mupc", "local": "yes"},
+            ],
+        },
+    ],
     "propagation": {
         "dataset": "mnist",
         "depth": 8,
@@ -50,72 +150,6 @@ _CONFIG: dict[str, Any] = {
         "adam_step_sizes": [0.05],
         "layers": [1, 7],
         "during_training": {"depth": 4, "methods": ["pc"], "epochs": [0], "seed": 0},
-    },
-    "convention_search": [
-        {
-            "name": "first",
-            "cells": [{"dataset": "mnist", "depth": 4}],
-            "methods": ["pc", "hep"],
-            "seeds": [0],
-            "epochs": 2,
-            "readings": [{"activation": ["post", "pre"], "highway_layers": ["all", "without_first"]}],
-        },
-        {
-            "name": "last",
-            "cells": [{"dataset": "mnist", "depth": 8}],
-            "methods": ["pc", "hep", "backprop"],
-            "seeds": [0, 1, 2],
-            "epochs": 12,
-            "readings": [
-                {"activation": "pre", "highway_layers": "all"},
-                {"activation": "post", "highway_layers": "all", "sigma_v": 0.01},
-            ],
-        },
-    ],
-    "specification_curve": {
-        "name": "last",
-        "cells": [{"dataset": "mnist", "depth": 8}],
-        "methods": ["pc", "hep"],
-        "seeds": [0, 1, 2],
-        "epochs": 12,
-        "readings": [{"activation": ["pre", "post"], "highway_layers": "all", "sigma_v": [0.001, 0.01]}],
-    },
-    "rate_sweep": {
-        "methods": ["pc", "hep"],
-        "factors": [1, 2],
-        "cells": [{"dataset": "mnist", "depth": 8, "seeds": [0, 1]}],
-    },
-    "controls": {
-        "cells": [{"dataset": "mnist", "depth": 8, "seeds": [0, 1]}],
-        "arms": [
-            {"name": "hep", "title": "HEP", "method": "hep"},
-            {"name": "cut", "title": "HEP without the chain", "method": "hep", "highway": {"chain": False}},
-            {"name": "dfa", "title": "DFA", "method": "dfa"},
-            {"name": "pc", "title": "PC", "method": "pc"},
-            {"name": "pc_rates", "title": "PC swept", "method": "pc", "learning_rates": [1e-4, 1e-3]},
-            {"name": "pc_4T", "title": "PC 4T", "method": "pc", "steps_factor": 4},
-        ],
-    },
-    "remedies": {
-        "cells": [
-            {"dataset": "mnist", "depth": 4, "seeds": [0, 1]},
-            {"dataset": "mnist", "depth": 8, "seeds": [0, 1]},
-        ],
-        "tuning": {"seed": 3, "epochs": 2, "learning_rates": [1e-4, 1e-3]},
-        "rules": [
-            {"name": "hep", "title": "HEP", "method": "hep", "local": "yes", "tuned": False, "family": "Coding"},
-            {"name": "dfa", "title": "DFA", "method": "dfa", "local": "yes", "family": "Feedback"},
-            {
-                "name": "lra",
-                "title": "LRA-E",
-                "method": "lra",
-                "local": "yes",
-                "secondary": True,
-                "family": "Feedback",
-                "vary": {"rule.beta": [0.1, 0.3]},
-            },
-            {"name": "mupc", "title": "muPC", "method": "mupc", "local": "yes"},
-        ],
     },
 }
 
@@ -235,11 +269,11 @@ Find = Callable[..., Run]
 
 @pytest.fixture
 def find(config: dict[str, Any]) -> Find:
-    """The one run of the experiment, or of the one that a part names, whose path contains every given part."""
+    """The one run of the table, or of the experiment that a part names, whose path contains every given part."""
 
     def one(*parts: str) -> Run:
-        others = ("conventions/", "controls/", "rates/", "remedies/")
-        root = next((part for part in parts if part.startswith(others)), f"{config['experiment']}/")
+        names = tuple(f"{block['name']}/" for block in config["experiments"])
+        root = next((part for part in parts if part.startswith(names)), "depth/")
         runs = {path: run for path, run in all_runs(config).items() if path.startswith(root)}
         (run,) = [run for path, run in runs.items() if all(part in f"{path}/" for part in parts)]
         return run

@@ -3,7 +3,13 @@
 import pytest
 
 from highways.analysis.claims import curve as shown
-from highways.experiments.readings import curve, curve_runs, reading_runs
+from highways.experiments.plan import plan
+from highways.experiments.readings import CURVE, SEARCH, readings
+
+
+def runs(config, name):
+    return [run for variant in plan(config).of(name) for run in variant.runs]
+
 
 HEP = {("pre", 0.001): 0.5, ("pre", 0.01): 0.9, ("post", 0.001): 0.7, ("post", 0.01): 0.62}
 
@@ -11,19 +17,19 @@ HEP = {("pre", 0.001): 0.5, ("pre", 0.01): 0.9, ("post", 0.001): 0.7, ("post", 0
 @pytest.fixture
 def measured(config, record):
     """PC at 40 and 41 and 42; HEP as in HEP, with the same seeds apart: gaps of 10, 50, 30 and 22 points."""
-    for run in curve_runs(config):
+    for run in runs(config, CURVE):
         conventions, highway = run.spec.conventions, run.spec.highway
         base = 0.4 if highway is None else HEP[conventions.activation, highway.sigma_v]
         record(run, base + 0.01 * run.spec.seed)
 
 
 def test_readings_share_the_runs_of_the_last_stage_and_of_the_table(config):
-    paths = {run.path for run in curve_runs(config)}
-    assert len(list(curve(config))) == 4
-    assert paths & {run.path for run in reading_runs(config)} >= {
-        f"conventions/last/post-all-sigma_v0.01/mnist/L008/hep/alpha1.8_k1/seed{seed}" for seed in range(3)
+    paths = {run.path for run in runs(config, CURVE)}
+    assert len(readings(config, CURVE)) == 4
+    assert paths & {run.path for run in runs(config, SEARCH)} >= {
+        f"conventions/last/mnist/L008/hep/post-all-sigma_v0.01/seed{seed}" for seed in range(3)
     }
-    assert {f"trial/mnist/L008/hep/alpha1.8_k1/seed{seed}" for seed in range(3)} <= paths  # the default
+    assert {f"depth/mnist/L008/hep/seed{seed}" for seed in range(3)} <= paths  # the default
     assert len([path for path in paths if "/pc/" in path]) == 6  # PC knows no sigma_v
 
 
@@ -41,7 +47,7 @@ def test_readings_are_sorted_by_the_gap_and_judged_by_the_claim(config, folder, 
 
 
 def test_a_reading_that_was_not_run_has_no_gap_and_comes_last(config, folder, measured):
-    for path in (folder / "conventions/last/post-all-sigma_v0.001").rglob("*.json"):
+    for path in (folder / "readings/mnist/L008/hep/post-all-sigma_v0.001").rglob("*.json"):
         path.unlink()
     last = shown.judged(config, folder)[-1]
     assert last.gap(("mnist", 8)) is None

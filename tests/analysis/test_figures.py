@@ -9,13 +9,18 @@ from highways.analysis import commands
 from highways.analysis.figures import style
 from highways.analysis.figures.architecture import draw
 from highways.analysis.figures.drawing import NothingRun
-from highways.experiments.ablations import control_runs
 from highways.experiments.configuration import all_runs
-from highways.experiments.runs import cell_spec, strength_runs
+from highways.experiments.plan import plan
+from highways.experiments.runs import cell_spec
 from highways.methods import METHODS
 from highways.specs.fields import SpecError
+from mappings import experiment
 
 OF_RUNS = [name for name in FIGURES if ("figure", name) not in TRACED]
+
+
+def runs(config, name):
+    return [run for variant in plan(config).of(name) for run in variant.runs]
 
 
 def artist(figure, gid, panel=0):
@@ -34,7 +39,7 @@ def small_print(figure):
 @pytest.fixture
 def strengths(config, folder, record):
     values = {0.1: (0.11, 0.12, 0.13), 1.8: (0.90, 0.92, 0.97)}
-    for run in strength_runs(config):
+    for run in runs(config, "strength"):
         record(run, values[run.spec.highway.alpha][run.spec.seed])
 
 
@@ -58,8 +63,8 @@ def test_strength_shows_every_seed_the_mean_and_the_papers_value(config, folder,
 
 
 def test_a_sweep_of_fewer_epochs_says_so_and_reads_its_own_records(config, folder, record, strengths):
-    config["strength_sweep"] |= {"seeds": [0], "epochs": 1}
-    for run in strength_runs(config):
+    config = experiment(config, "strength", cells__seeds=[0], set={"epochs": 1})
+    for run in runs(config, "strength"):
         record(run, 0.5)
     figure = FIGURES["strength"](config, folder)
     assert points(artist(figure, "mean:hep")) == pytest.approx(np.array([(0.1, 50), (1.8, 50)]))
@@ -83,7 +88,7 @@ def test_the_papers_value_stays_at_the_papers_strength(config, folder, strengths
 
 
 def test_what_another_kernel_made_is_told(config, folder, record, strengths):
-    for run in strength_runs(config):
+    for run in runs(config, "strength"):
         if run.spec.seed == 2:
             record(run, 0.9, kernel="mixed")
     assert "By the kernel mixed, with bf16 products in the E-step" in small_print(
@@ -92,7 +97,7 @@ def test_what_another_kernel_made_is_told(config, folder, record, strengths):
 
 
 def test_diverged_runs_are_crosses_at_the_bottom(config, folder, record, strengths):
-    for run in strength_runs(config):
+    for run in runs(config, "strength"):
         if run.spec.seed == 2:
             record(run, None, None, diverged=1)
     figure = FIGURES["strength"](config, folder)
@@ -106,10 +111,10 @@ def test_diverged_runs_are_crosses_at_the_bottom(config, folder, record, strengt
 
 
 def test_what_was_not_run_is_in_small_print(config, folder, record, strengths):
-    for run in strength_runs(config):
+    for run in runs(config, "strength"):
         if run.spec.highway.alpha == 0.1 and run.spec.seed > 0:
             (folder / f"{run.path}.json").unlink()
-    config["strength_sweep"]["alphas"].append(50.0)
+    config = experiment(config, "strength", vary={"highway.alpha": [0.1, 1.8, 50.0]})
     text = small_print(FIGURES["strength"](config, folder))
     assert "not run: α = 50" in text
     assert "partly run: α = 0.1 (1 of 3 seeds)" in text
@@ -118,7 +123,7 @@ def test_what_was_not_run_is_in_small_print(config, folder, record, strengths):
 
 def test_depth_shows_ours_and_the_papers_at_its_depth(config, folder, record, find):
     for seed, value in enumerate([0.90, 0.92, 0.97]):
-        record(find("L008/hep", "alpha1.8_k1", f"/seed{seed}/"), value)
+        record(find("L008/hep", f"/seed{seed}/"), value)
     figure = FIGURES["depth"](config, folder)
     assert [y for _, y in points(artist(figure, "seeds:hep"))] == pytest.approx([90, 92, 97])
     ((x, mean),) = points(artist(figure, "mean:hep"))
@@ -132,8 +137,8 @@ def test_depth_shows_ours_and_the_papers_at_its_depth(config, folder, record, fi
 
 def test_density_shows_the_papers_row(config, folder, record, find):
     config["settings"].append({**config["settings"][1], "depth": 32})
-    config["density_sweep"] = {"dataset": "mnist", "depth": 32, "every": [1, 10]}
-    record(find("L032/hep", "k10/", "/seed0/"), 0.75)
+    config = experiment(config, "density", cells__depth=32, vary={"highway.every": [1, 10]})
+    record(plan(config).runs["density/mnist/L032/hep/every10/seed0"], 0.75)
     figure = FIGURES["density"](config, folder)
     assert points(artist(figure, "mean:hep")) == [(10, 75)]
     assert points(artist(figure, "paper:hep")) == [
@@ -151,7 +156,7 @@ def test_training_curves_are_those_of_the_records_and_of_the_chosen_rate(config,
     record(find("L004/pc", "seed1"), curve=[0.4, 0.6, None], diverged=3)
     record(find("L004/backprop/lr0.0001"), 0.99, 0.5, curve=[0.5])
     record(find("L004/backprop/lr0.001"), 0.10, 0.9, curve=[0.9])
-    record(find("L008/hep", "alpha1.8_k1", "seed2"), curve=[0.7])
+    record(find("L008/hep", "seed2"), curve=[0.7])
     figure = FIGURES["training"](config, folder)
     assert points(artist(figure, "seed:pc:0")) == pytest.approx(
         np.array([(1, 20), (2, 40), *((epoch, 60) for epoch in range(3, 13))])
@@ -164,7 +169,7 @@ def test_training_curves_are_those_of_the_records_and_of_the_chosen_rate(config,
 
 @pytest.mark.parametrize("name", [name for name in OF_RUNS if name != "architecture"])
 def test_a_figure_with_nothing_run_names_its_target(config, folder, name, tmp_path, find):
-    (folder / "trial").mkdir(parents=True)
+    (folder / "depth").mkdir(parents=True)
     broken = folder / f"{find('L004/pc', 'seed0').path}.json"
     broken.parent.mkdir(parents=True)
     broken.write_text("{", encoding="utf-8")
@@ -211,7 +216,7 @@ def test_a_deep_architecture_leaves_out_its_middle(paper):
 
 
 def test_methods_differ_in_colour_and_marker(paper):
-    together = {*paper["methods"], *(arm["method"] for arm in paper["controls"]["arms"])}
+    together = {one.method for name in ("depth", "ablations") for one in plan(paper).of(name)}
     assert len({style.colour(method) for method in together}) == len(together)
     assert len({style.marker(method) for method in together}) == len(together)
     assert len({style.of_method(method) for method in METHODS}) == len(METHODS)
@@ -232,7 +237,7 @@ def test_a_figure_that_does_not_exist_is_refused_with_the_names(config, folder, 
 
 def test_gradients_are_drawn_before_and_after_training_per_matrix(config, folder, record, find):
     for seed, value in enumerate([0.2, 0.4]):
-        path = record(find("L008/hep", "alpha1.8_k1/", f"/seed{seed}/"), curve=[0.9, 0.9])
+        path = record(find("L008/hep", f"/seed{seed}/"), curve=[0.9, 0.9])
         document = json.loads(path.read_text(encoding="utf-8"))
         for moment in document["diagnostics"]:
             moment["backprop_cosine"] = [value + 0.05 * moment["epoch"], *[None] * 7]
@@ -246,8 +251,10 @@ def test_gradients_are_drawn_before_and_after_training_per_matrix(config, folder
 
 
 def test_gradients_of_a_swept_method_are_those_of_its_cell(config, folder, record):
-    config["controls"]["arms"].append({"name": "backprop", "title": "BP", "method": "backprop"})
-    for run in control_runs(config):
+    select = {"among": {"learning.lr": [1e-4, 1e-3]}, "seeds": [0]}
+    rows = [{"methods": "hep"}, {"methods": "backprop", "select": select}]
+    config = experiment(config, "ablations", rows=rows)
+    for run in runs(config, "ablations"):
         if run.spec.method == "backprop":
             record(
                 run, lr=1e-3 if run.selection else None, validation=0.9 if run.spec.learning.lr == 1e-3 else 0.8
@@ -257,7 +264,7 @@ def test_gradients_of_a_swept_method_are_those_of_its_cell(config, folder, recor
 
 
 def test_scales_are_drawn_per_reading_and_layer_over_the_epochs(config, folder, record, find):
-    path = record(find("conventions/last/post-all-sigma_v0.01", "/hep/", "/seed0/"), 0.93, curve=[0.8, 0.9])
+    path = record(find("conventions/last", "/hep/post-all-sigma_v0.01/", "/seed0/"), 0.93, curve=[0.8, 0.9])
     document = json.loads(path.read_text(encoding="utf-8"))
     for moment in document["diagnostics"]:
         moment["rms_state"] = [1.0, 0.5 / (1 + moment["epoch"]), *[1.0] * 5]

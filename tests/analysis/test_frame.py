@@ -20,7 +20,7 @@ def test_every_run_asked_for_is_a_row_and_what_has_no_record_is_not_run(config, 
 
 
 def test_a_record_becomes_a_row(config, folder, record, find):
-    run = find("L008/hep", "alpha1.8_k1/seed1")
+    run = find("L008/hep/seed1")
     record(run, 0.95, 0.96, curve=[0.96, 0.94])
     row = only(load(all_runs(config), folder), run.path)
     expected = {
@@ -66,7 +66,7 @@ def test_another_rate_is_another_setting_where_the_rate_is_not_selected(config, 
 
 
 def test_a_record_of_other_settings_is_invalid_and_names_them(config, folder, record, find):
-    run = find("L008/hep", "alpha1.8_k1/seed0")
+    run = find("L008/hep/seed0")
 
     def change(spec):
         spec["epochs"] = 3
@@ -126,7 +126,7 @@ def test_layers_have_one_row_per_value_and_what_only_some_rules_have(config, fol
 
 
 def test_a_record_that_changes_is_read_again(config, folder, record, find):
-    run = find("L008/hep", "alpha1.8_k1/seed1")
+    run = find("L008/hep/seed1")
     for accuracy in (0.95, 0.25):
         record(run, accuracy, 0.96)
         assert only(load(all_runs(config), folder), run.path)["test_accuracy"] == accuracy

@@ -1,28 +1,25 @@
-"""The verdict on what we expected of the remedies, on records of known values."""
+"""The verdict on what we expected of the baselines, on records of known values."""
 
 import re
 
 import pytest
-from remedied import rules, write_all
+from benchmarked import asked_for, baselines, write_all
 from shown import datum, notes
 
 from artefacts import TABLES
 from highways.analysis.claims import predictions, verdict
 from highways.analysis.claims.criteria import CELL_RULES
 from highways.analysis.claims.parts import CAVEAT, FAILS, HOLDS, NOT_RUN
-from highways.experiments.baselines import remedies as asked_for
+from mappings import experiment
+
+AT_8 = {"dataset": "mnist", "depth": 8, "seeds": [0, 1, 2]}
 
 
 def precise(config, gap):
     """Precision-guided PC with and without its forward update, tuned at one rate, `gap` points apart."""
-    entry = {"title": "with", "method": "precision", "learning_rates": [1e-3]}
+    entry = {"title": "with", "methods": "precision", "select": {"among": {"learning.lr": [1e-3]}}}
     without = {**entry, "name": "precision_states", "title": "without", "secondary": True}
-    return rules(
-        config,
-        {**entry, "name": "precision"},
-        {**without, "set": {"rule.forward_update": False}},
-        cells=[{"dataset": "mnist", "depth": 8, "seeds": [0, 1, 2]}],
-    )
+    return baselines(config, entry, {**without, "set": {"rule.forward_update": False}}, cells=AT_8)
 
 
 @pytest.mark.parametrize(("gap", "wanted"), [(30, HOLDS), (1, FAILS), (None, NOT_RUN)])
@@ -48,51 +45,49 @@ def test_a_prediction_is_judged_on_the_rules_that_it_names(config, folder, recor
 @pytest.mark.parametrize(("rates", "wanted"), [(([1e-3], [1e-3]), HOLDS), (([1e-3], [3e-3]), CAVEAT)])
 def test_what_is_predicted_for_one_rate_says_where_the_rates_differ(config, folder, record, rates, wanted):
     dkp, dfa = (
-        {"name": name, "title": name, "method": name, "local": "yes", "learning_rates": own}
+        {"title": name, "methods": name, "local": "yes", "select": {"among": {"learning.lr": own}}}
         for name, own in zip(("dkp", "dfa"), rates, strict=True)
     )
     dfa["set"] = {"highway.alpha": 1.0, "highway.sigma_v": 0.3}
-    config = rules(config, dkp, dfa, cells=[{"dataset": "mnist", "depth": 8, "seeds": [0, 1, 2]}])
-    for remedy in asked_for(config):
-        runs = list(remedy.runs())
-        own = runs[0].spec.learning.lr
-        for run in runs:
+    config = baselines(config, dkp, dfa, cells=AT_8)
+    for variant in asked_for(config):
+        own = variant.runs[0].spec.learning.lr
+        for run in variant.runs:
             record(run, 0.9 + run.spec.seed / 1000, 0.9, lr=own if run.selection else None)
     (found,) = [one for one in predictions.judge(config, folder) if one.id == "dkp_no_gain"]
     assert found.parts[0].verdict == wanted
     assert ("to the rates 0.001, 0.003" in found.caveats) == (wanted == CAVEAT)
 
 
-@pytest.mark.parametrize(("exception", "wanted"), [([], HOLDS), ([{"initialisation": "orthogonal"}], CAVEAT)])
+@pytest.mark.parametrize(("start", "wanted"), [("gaussian", HOLDS), ("orthogonal", CAVEAT)])
 @pytest.mark.parametrize("gap", [0, 30])
-def test_rules_that_do_not_start_alike_are_compared_with_a_word_on_it(
-    config, folder, record, exception, wanted, gap
-):
-    config["exceptions"] = [{"method": "backprop", "depth": 8, **row} for row in exception]
-    entries = (
-        {"name": name, "title": title, "method": name, "learning_rates": [1e-3]}
+def test_rules_that_do_not_start_alike_are_compared_with_a_word_on_it(config, folder, record, start, wanted, gap):
+    precision, bp = (
+        {"title": title, "methods": name, "select": {"among": {"learning.lr": [1e-3]}}}
         for name, title in (("precision", "Precision"), ("backprop", "BP"))
     )
-    config = rules(config, *entries, cells=[{"dataset": "mnist", "depth": 8, "seeds": [0, 1, 2]}])
+    config = baselines(config, precision, {**bp, "set": {"network.initialisation": start}}, cells=AT_8)
     write_all(config, record, "backprop", lambda run: 0.95 + run.spec.seed / 1000)
     write_all(config, record, "precision", lambda run: 0.95 - gap / 100 + run.spec.seed / 1000)
     (found,) = [one for one in predictions.judge(config, folder) if one.id == "precision_is_bp"]
     assert found.parts[0].verdict == (FAILS if gap else wanted)
     words = "not alike: Precision has gaussian start, constant rate, BP has orthogonal start, constant rate"
-    assert found.parts[0].caveat == (words if exception else "")
-    assert bool(notes(TABLES["remedies"](config, folder), "At MNIST L=8 BP alone: orthogonal")) == bool(exception)
+    assert found.parts[0].caveat == (words if start == "orthogonal" else "")
+    assert bool(notes(TABLES["baselines"](config, folder), "At MNIST L=8 BP alone: orthogonal")) == (
+        start == "orthogonal"
+    )
 
 
 def test_a_prediction_is_only_judged_on_its_own_data_set(config, folder, record):
     config = precise(config, 30)
-    config["remedies"]["cells"][0]["dataset"] = "fashion_mnist"
+    config = experiment(config, "baselines", cells__dataset="fashion_mnist")
     write_all(config, record, "precision", 0.95)
     write_all(config, record, "precision_states", 0.5)
     assert {one.verdict for one in predictions.judge(config, folder)} == {NOT_RUN}
 
 
 def test_every_prediction_can_be_judged_on_the_configuration(paper):
-    places = {(remedy.name, remedy.cell[:2]) for remedy in asked_for(paper)}
+    places = {(variant.name, variant.place) for variant in asked_for(paper)}
     known = set()
     for claim in predictions.claims():
         assert claim["rule"] in CELL_RULES

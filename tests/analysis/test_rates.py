@@ -3,36 +3,38 @@
 import pytest
 
 from highways.analysis.figures import rates as shown
-from highways.experiments.rates import rate_runs, rates
-from highways.experiments.runs import table_runs
+from highways.experiments.plan import plan
+from mappings import experiment
+
+
+def runs(config, name):
+    return {run.path: run for variant in plan(config).of(name) for run in variant.runs}
 
 
 @pytest.fixture
 def measured(config, record):
     """PC loses 10 points with seed and 20 with twice the rate; HEP has one number, and falls back once."""
-    for rate in rates(config):
-        method = rate.cell[2]
-        for run in (r for r in rate_runs(config) if r.spec.method == method and r.spec.learning.lr == rate.lr):
-            if method == "pc":
-                record(run, 0.9 - 0.1 * run.spec.seed - 0.2 * (rate.factor - 1))
+    for rate in plan(config).of("rates"):
+        for run in rate.runs:
+            if rate.method == "pc":
+                record(run, 0.9 - 0.1 * run.spec.seed - 0.2 * (rate.factors["learning.lr"] - 1))
             else:
                 record(run, 0.95, 0.97, curve=[0.97, 0.90 - 0.1 * run.spec.seed, 0.96])
 
 
 def test_the_printed_rate_is_the_table_s_own_run_and_others_multiply_it(config):
-    table = {run.path: run for run in table_runs(config)}
-    found = {run.path: run for run in rate_runs(config)}
+    table, found = runs(config, "depth"), runs(config, "rates")
     assert {path for path in found if path in table} == {
-        f"trial/mnist/L008/{method}/seed{seed}" for method in ("pc/lr8e-05", "hep/alpha1.8_k1") for seed in (0, 1)
+        f"depth/mnist/L008/{method}/seed{seed}" for method in ("pc", "hep") for seed in (0, 1)
     }
-    twice = found["rates/x2/mnist/L008/hep/alpha1.8_k1/seed1"].spec
-    assert twice == table["trial/mnist/L008/hep/alpha1.8_k1/seed1"].spec.changed({"learning.lr": 1.6e-4})
+    twice = found["rates/mnist/L008/hep/lr_x2/seed1"].spec
+    assert twice == table["depth/mnist/L008/hep/seed1"].spec.changed({"learning.lr": 1.6e-4})
 
 
 def test_a_multiple_has_no_binary_tail(config):
-    config["rate_sweep"]["factors"] = [3]
+    config = experiment(config, "rates", times={"learning.lr": [3]})
     assert 3 * 8e-5 != 2.4e-4  # what the plain product would name
-    assert {run.spec.learning.lr for run in rate_runs(config)} == {2.4e-4}
+    assert {run.spec.learning.lr for run in runs(config, "rates").values()} == {2.4e-4}
 
 
 def test_the_table_has_every_multiple_the_paper_and_the_largest_drop(config, folder, measured):

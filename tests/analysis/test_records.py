@@ -49,7 +49,7 @@ def test_a_candidate_that_is_reported_counts_once_and_the_others_never(config, f
 
 
 def test_a_row_has_what_the_record_and_its_specification_say(config, folder, record, find):
-    run = find("L008/hep", "alpha1.8_k1/seed1")
+    run = find("L008/hep/seed1")
     path = record(run, 0.95, 0.96, curve=[0.9, 0.96])
     row = records(config, folder).query("experiment == 'depth'").iloc[0]
     expected = {
@@ -76,8 +76,8 @@ def test_a_row_has_what_the_record_and_its_specification_say(config, folder, rec
 
 
 def test_a_shared_record_has_a_row_in_each_experiment(config, folder, record, find):
-    """The run of the table is the control that changes nothing, and one times the printed rate."""
-    record(find("L008/hep", "alpha1.8_k1/seed1"))
+    """The run of the table is the ablation that changes nothing, and one times the printed rate."""
+    record(find("L008/hep/seed1"))
     found = records(config, folder)
     assert {"depth", "ablations", "rates"} <= set(found["experiment"])
     assert found["file"].nunique() == 1
@@ -85,7 +85,7 @@ def test_a_shared_record_has_a_row_in_each_experiment(config, folder, record, fi
 
 
 def test_your_own_record_stands_before_that_of_the_reference(config, tmp_path, record, find):
-    run = find("L008/hep", "alpha1.8_k1/seed1")
+    run = find("L008/hep/seed1")
     kept = record(run, 0.5)
     reference = {path: kept for path in all_runs(config) if path == run.path}
     behind = records(config, Results(tmp_path / "empty", reference))

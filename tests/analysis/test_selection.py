@@ -1,20 +1,25 @@
 import json
 
 import pytest
+from benchmarked import asked_for
 
 from highways.analysis import commands
 from highways.analysis.data.frame import load
 from highways.analysis.data.selection import SelectionError, select
 from highways.experiments import status
-from highways.experiments.baselines import remedies
-from highways.experiments.runs import selection_name, sweep_runs, table_runs
+from highways.experiments.plan import plan
+from highways.experiments.results import sweep_hash
 from highways.record import RecordError
 
 
 @pytest.fixture
 def name(config):
-    config["learning_rate_sweep"] |= {"seeds": [0, 1], "learning_rates": [3e-3, 1e-4, 1e-3]}
-    return selection_name(config, "mnist", 4, "backprop")
+    config["experiments"][0]["select"] |= {"seeds": [0, 1], "among": {"learning.lr": [3e-3, 1e-4, 1e-3]}}
+    return "depth/mnist/L004/backprop"
+
+
+def sweep_of(config, name):
+    return [run for run in plan(config).runs.values() if run.path.startswith(f"{name}/lr")]
 
 
 @pytest.fixture
@@ -22,7 +27,7 @@ def sweep(config, folder, name, record):
     """Write the sweep's records: rate -> one (validation, test) per sweep seed; None leaves a run out."""
 
     def write(results):
-        runs = sweep_runs(table_runs(config), name)
+        runs = sweep_of(config, name)
         assert len(runs) == 6
         for run in runs:
             pair = results[run.spec.learning.lr][run.spec.seed]
@@ -97,14 +102,15 @@ def test_nothing_is_chosen_from_nothing(sweep):
 
 @pytest.fixture
 def records(config, folder, name):
-    return [folder / f"{run.path}.json" for run in sweep_runs(table_runs(config), name)]
+    return [folder / f"{run.path}.json" for run in sweep_of(config, name)]
 
 
-def test_the_command_writes_the_selection(sweep, records, tmp_path):
+def test_the_command_writes_the_selection(config, name, sweep, records, tmp_path):
     sweep({rate: [(rate, 0.5)] * 2 for rate in (1e-4, 1e-3, 3e-3)})
     out = tmp_path / "deep" / "selection.json"
     commands.select(records, out)
     assert json.loads(out.read_text(encoding="utf-8")) == {
+        "sweep": sweep_hash(run.spec.hash for run in sweep_of(config, name)),
         "settings": {"learning.lr": 3e-3},
         "candidates": [
             {"settings": {"learning.lr": rate}, "validation_accuracy": rate} for rate in (1e-4, 1e-3, 3e-3)
@@ -127,7 +133,7 @@ def test_the_command_names_a_record_that_cannot_be_used(sweep, records, tmp_path
 def test_the_command_refuses_the_records_of_two_cells(sweep, records, record, find, tmp_path):
     sweep({rate: [(0.9, 0.5)] * 2 for rate in (1e-4, 1e-3, 3e-3)})
     other = record(find("L004/pc", "seed0"))
-    with pytest.raises(SelectionError, match=r"differ in method.*; a sweep is over keys of learning and rule"):
+    with pytest.raises(SelectionError, match=r"differ in method; candidates are of one cell"):
         commands.select([*records, other], tmp_path / "out.json")
 
 
@@ -137,10 +143,13 @@ def test_the_command_refuses_rates_with_different_seeds(sweep, records, tmp_path
         commands.select(records[1:], tmp_path / "out.json")
 
 
-def test_where_every_rate_diverged_the_smallest_is_taken_so_that_the_rest_goes_on(sweep, records, tmp_path):
+def test_where_every_rate_diverged_the_smallest_is_taken_so_that_the_rest_goes_on(
+    config, name, sweep, records, tmp_path
+):
     sweep({rate: [(None, None)] * 2 for rate in (1e-4, 1e-3, 3e-3)})
     commands.select(records, tmp_path / "out.json")
     assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8")) == {
+        "sweep": sweep_hash(run.spec.hash for run in sweep_of(config, name)),
         "settings": {"learning.lr": 1e-4},
         "candidates": [
             {"settings": {"learning.lr": rate}, "validation_accuracy": None} for rate in (1e-4, 1e-3, 3e-3)
@@ -149,7 +158,7 @@ def test_where_every_rate_diverged_the_smallest_is_taken_so_that_the_rest_goes_o
 
 
 def test_a_setting_of_the_rule_is_chosen_with_the_rate(config, folder, record, tmp_path):
-    runs = [run for one in remedies(config) if (one.name, one.cell[1]) == ("lra", 8) for run in one.runs()]
+    runs = [run for one in asked_for(config) if (one.name, one.depth) == ("lra", 8) for run in one.runs]
     tuned = [run for run in runs if run.selection is None]
     accuracies = {(1e-4, 0.1): 0.5, (1e-4, 0.3): 0.7, (1e-3, 0.1): 0.6, (1e-3, 0.3): 0.7}
     files = [record(run, validation=accuracies[run.spec.learning.lr, run.spec.rule.beta]) for run in tuned]
@@ -161,10 +170,10 @@ def test_a_setting_of_the_rule_is_chosen_with_the_rate(config, folder, record, t
 
 
 def test_a_record_of_another_choice_or_other_settings_is_outdated(config, folder, name, record):
-    config["learning_rate_sweep"]["seeds"] = [0]
+    config["experiments"][0]["select"]["seeds"] = [0]
 
     def asked() -> list:
-        return [run for run in table_runs(config) if run.path.startswith(name)]
+        return [run for run in plan(config).runs.values() if run.path.startswith(name)]
 
     runs = asked()
     waiting = [run for run in runs if run.selection]

@@ -13,11 +13,12 @@ from highways.analysis.data.notes import DATASET_TITLES
 from highways.analysis.data.rendering import Table, to_html, to_latex, write
 from highways.experiments import cost
 from highways.experiments.configuration import all_runs
-from highways.experiments.runs import strength_runs
+from highways.experiments.plan import plan
 from highways.specs.fields import SpecError
 from highways.specs.run import DATASETS
+from mappings import experiment
 
-HEP_8 = ("L008/hep", "alpha1.8_k1")
+HEP_8 = ("L008/hep/",)
 
 
 def depth_row(table, depth):
@@ -67,7 +68,7 @@ def test_all_depths_of_the_paper_are_rows_whatever_the_configuration_runs(config
 
 
 def test_a_data_set_that_is_not_in_the_paper_has_no_published_value(config, folder):
-    config["datasets"] = ["fashion_mnist_excerpt"]
+    config = experiment(config, "depth", cells__dataset="fashion_mnist_excerpt")
     table = TABLES["depth"](config, folder)
     assert list(table.frame.index) == [("Fashion-MNIST excerpt", 4), ("Fashion-MNIST excerpt", 8)]
     assert set(table.frame["HEP (paper)"]) == {"—"}
@@ -109,25 +110,25 @@ def test_versions_of_the_code_are_counted_and_cells_that_mix_them_named(config, 
 
 def test_a_rate_that_a_reported_seed_chose_is_told_and_one_at_the_edge_too(config, folder, record):
     for run in all_runs(config).values():
-        if run.path.startswith("trial/mnist/L004/backprop/lr"):
+        if run.path.startswith("depth/mnist/L004/backprop/lr"):
             record(run, 0.9, 0.9 + run.spec.learning.lr)
     table = TABLES["depth"](config, folder)
     (note,) = notes(table, "Chosen on a seed that is reported too")
     assert "(seed 0): MNIST L=4 BP." in note
-    highest = max(config["learning_rate_sweep"]["learning_rates"])
+    highest = 1e-3
     assert (
         f"MNIST L=4 BP {highest:g} (edge of its grid: lr {highest:g})" in notes(table, "Learning rate chosen")[0]
     )
-    config["learning_rate_sweep"]["seeds"] = [7]
+    config["experiments"][0]["select"]["seeds"] = [7]
     assert not notes(TABLES["depth"](config, folder), "Chosen on a seed")
 
 
 def test_settings_name_the_sweeps_that_are_shorter_than_the_papers(config):
-    config["strength_sweep"] |= {"seeds": [0], "epochs": 1}
+    config = experiment(config, "strength", cells__seeds=[0], set={"epochs": 1})
     table = TABLES["settings"](config, None)
-    assert "Differs: strength_sweep.epochs is 1, in the paper 12." in table.notes
-    assert "Differs: strength_sweep.seeds is 0, in the paper 0, 1, 2." in table.notes
-    assert not notes(table, "Differs: density_sweep")
+    assert "Differs: strength.epochs is 1, in the paper 12." in table.notes
+    assert "Differs: strength.seeds is 0, in the paper 0, 1, 2." in table.notes
+    assert not notes(table, "Differs: density")
 
 
 def test_a_diverged_run_counts_with_its_best_accuracy_or_is_left_out_and_named(config, folder, record, find):
@@ -210,7 +211,7 @@ def test_a_sweep_that_diverged_everywhere_says_so(config, folder, record, find):
         record(find(f"L004/backprop/lr{rate}"), None, None, diverged=1)
     table = TABLES["depth"](config, folder)
     assert depth_row(table, 4)["BP"] == "diverged"
-    assert "Diverged at every learning rate of the sweep: MNIST L=4 BP." in table.notes
+    assert "Diverged at every setting of the sweep: MNIST L=4 BP." in table.notes
 
 
 def left_to_run(config, folder):
@@ -244,20 +245,20 @@ def test_a_cell_that_diverged_everywhere_has_nothing_left(config, folder, record
 
 
 def test_a_run_that_two_sweeps_share_with_the_table_counts_once_in_each(config, folder, record, find):
-    paths = [path for path in all_runs(config) if path.startswith("trial/mnist/L008/hep/alpha1.8_k1/")]
+    paths = [path for path in all_runs(config) if path.startswith("depth/mnist/L008/hep/")]
     assert len(paths) == 3
-    assert set(paths) <= {run.path for run in strength_runs(config)}
+    assert set(paths) <= {run.path for variant in plan(config).of("strength") for run in variant.runs}
     write_seeds(record, find, HEP_8, [0.90, 0.92, 0.94])
-    config["density_sweep"]["every"] = [1]
+    config = experiment(config, "density", vary={"highway.every": [1]})
     assert depth_row(TABLES["depth"](config, folder), 8)["HEP"] == "92.0 ± 2.0 (n=3)"
     assert TABLES["density"](config, folder).frame.loc["Ours", "k=1"] == "92.0 ± 2.0 (n=3)"
 
 
 def test_the_density_table_has_our_row_above_the_papers(config, folder, record, find):
     config["settings"].append({**config["settings"][1], "depth": 32})
-    config["density_sweep"] = {"dataset": "mnist", "depth": 32, "every": [10, 3]}
+    config = experiment(config, "density", cells__depth=32, vary={"highway.every": [10, 3]})
     for seed, value in enumerate([0.70, 0.80, 0.90]):
-        record(find("L032/hep", "k10/", f"/seed{seed}/"), value)
+        record(plan(config).runs[f"density/mnist/L032/hep/every10/seed{seed}"], value)
     table = TABLES["density"](config, folder)
     assert list(table.frame.columns) == [f"k={k}" for k in (1, 2, 3, 4, 5, 8, 10)]
     assert table.frame.loc["Ours", "k=10"] == "80.0 ± 10.0 (n=3)"
@@ -292,7 +293,8 @@ def test_settings_mark_what_differs_and_only_that(config, folder):
 
 
 def test_the_papers_exception_of_backprop_is_compared(config, folder):
-    config["exceptions"] = [{"method": "backprop", "depth": 128, "initialisation": "orthogonal", "horizon": None}]
+    config["settings"].append({**config["settings"][1], "depth": 128})
+    config = experiment(config, "depth", cells__depth=128, set={"network.initialisation": "orthogonal"})
     table = TABLES["settings"](config, folder)
     assert not datum(table, setting="backprop.initialisation")["differs"]
     assert datum(table, setting="backprop.horizon")["differs"]
@@ -393,7 +395,7 @@ def test_markdown_shows_cells_and_notes(hostile, tmp_path):
 
 
 def test_a_table_that_does_not_exist_is_refused_with_the_names(config, folder, tmp_path):
-    with pytest.raises(SpecError, match=r"settings, conventions, .*controls, .*remedies"):
+    with pytest.raises(SpecError, match=r"strength, conventions, .*ablations, .*baselines"):
         commands.table("nope", config, commands.Sources(folder, folder), tmp_path)
 
 
@@ -403,13 +405,13 @@ def test_a_table_that_does_not_exist_is_refused_with_the_names(config, folder, t
 def write_first(record, find, **values):
     for name, value in values.items():
         method, reading = name.split("_", 1)
-        record(find(f"conventions/first/{reading.replace('_', '-', 1)}/", f"/{method}/", "/seed0/"), value)
+        record(find("conventions/first/", f"/{method}/{reading.replace('_', '-', 1)}/", "/seed0/"), value)
 
 
 def test_the_distance_of_a_reading_is_in_units_of_the_papers_spread(config, folder, record, find):
     # The paper at depth 4: PC 97.8 ± 0.1, HEP 97.8 ± 0.3.
     write_first(record, find, hep_post_all=0.966, hep_pre_all=0.975, pc_pre=0.979)
-    record(find("conventions/first/post/", "/pc/", "/seed0/"), 0.975)
+    record(find("conventions/first/", "/pc/post/", "/seed0/"), 0.975)
     table = TABLES["conventions"](config, folder)
     row = datum(table, stage="first", activation="post", highway_layers="all", method="hep")
     assert row["distance"] == pytest.approx(((3**2 + 4**2) / 2) ** 0.5, abs=1e-3)  # -0.3 / 0.1 and -1.2 / 0.3
@@ -431,7 +433,7 @@ def test_a_reading_is_marked_where_a_later_stage_keeps_it_and_where_it_is_the_de
         found = datum(table, stage=stage, activation="pre", highway_layers="all", method="pc", sigma_v="0.001")
         assert found["fate"] == "in config.yaml"
     config["conventions"] = {"activation": "both"}
-    config["convention_search"][1]["readings"] = [{"activation": "pre", "highway_layers": "all"}]
+    config["experiments"][3]["rows"].pop()
     table = TABLES["conventions"](config, folder)
     fates = {(r["activation"], r["highway_layers"]): r["fate"] for r in table.data.to_dict("records")[:8]}
     assert fates == {
@@ -444,26 +446,26 @@ def test_a_reading_is_marked_where_a_later_stage_keeps_it_and_where_it_is_the_de
 
 def test_a_reading_whose_runs_diverged_counts_as_chance(config, folder, record, find):
     write_first(record, find, hep_pre_all=0.978)
-    record(find("conventions/first/pre/", "/pc/", "/seed0/"), None, None, diverged=1)
+    record(find("conventions/first/", "/pc/pre/", "/seed0/"), None, None, diverged=1)
     row = datum(
         TABLES["conventions"](config, folder), stage="first", activation="pre", highway_layers="all", method="hep"
     )
     assert row["points"] == pytest.approx((97.8 - 10) / 2)
 
 
-# The controls
+# The ablations
 
 
-def test_controls_stand_below_each_other_with_their_own_seeds(config, folder, record, find):
+def test_ablations_stand_below_each_other_with_their_own_seeds(config, folder, record, find):
     for seed, value in enumerate([0.90, 0.94]):
-        record(find("controls/cut/", f"/seed{seed}/"), value)
-    record(find("L008/hep", "alpha1.8_k1/", "/seed0/"), 0.95)
-    table = TABLES["controls"](config, folder)
+        record(find("ablations/cut/", f"/seed{seed}/"), value)
+    record(find("L008/hep", "/seed0/"), 0.95)
+    table = TABLES["ablations"](config, folder)
     column = table.frame["MNIST L=8"]
     assert column["HEP without the chain"] == "92.0 ± 2.8 (n=2)"
     assert column["HEP"] == "95.0 (n=1)"
     assert column["PC 4T"] == "not run"
-    assert datum(table, control="cut")["values"] == "90;94"
+    assert datum(table, ablation="cut")["values"] == "90;94"
 
 
 def test_the_committed_latex_needs_no_unicode(root):

@@ -29,14 +29,16 @@ from highways.analysis.claims.parts import (
 )
 from highways.analysis.data.cells import Cell
 from highways.cli import main
-from highways.experiments import configuration
-from highways.experiments import relaxations as plan
-from highways.experiments.ablations import control_runs
-from highways.experiments.runs import density_runs, strength_runs, table_runs
+from highways.experiments import configuration, relaxations
+from highways.experiments.plan import plan
 from highways.propagation import trace
 from highways.propagation.trace import Trace
 from highways.record import RecordError
-from mappings import changed
+from mappings import changed, experiment
+
+
+def runs(config, *names):
+    return [run for name in names for variant in plan(config).of(name) for run in variant.runs]
 
 
 def sample(*values: float) -> Sample:
@@ -368,11 +370,11 @@ def test_runs_of_fewer_epochs_bear_out_and_do_not_refute(made, epochs, wanted):
 
 @pytest.mark.parametrize(("beside", "wanted"), [(0.95, CAVEAT), (0.5, UNDECIDED)])
 def test_a_short_strength_sweep_is_not_the_paper_s(config, folder, record, tmp_path, beside, wanted):
-    place = {"dataset": "mnist", "depth": 64, "seeds": [0, 1, 2], "epochs": 1}
     config["settings"].append({**config["settings"][-1], "depth": 64})
-    config["strength_sweep"] = {**place, "alphas": [1e-4, 0.1, 0.2, 0.3, 100.0]}
+    alphas = {"highway.alpha": [1e-4, 0.1, 0.2, 0.3, 100.0]}
+    config = experiment(config, "strength", cells__depth=64, set={"epochs": 1}, vary=alphas)
     accuracies = {1e-4: 0.1, 0.1: beside, 0.2: 0.95, 0.3: beside, 100.0: 0.1}
-    for run in strength_runs(config):
+    for run in runs(config, "strength"):
         record(run, accuracies[run.spec.highway.alpha])
     judged = {one.id: one for one in verdict.judge(config, folder, tmp_path)}
     found = next(judged[claim["id"]] for claim in published.claims() if claim["rule"] == "transition")
@@ -381,11 +383,12 @@ def test_a_short_strength_sweep_is_not_the_paper_s(config, folder, record, tmp_p
 
 
 def test_a_short_table_and_a_short_density_sweep_refute_nothing(config, folder, record, tmp_path):
-    place = {"dataset": "mnist", "depth": 32}
     config["settings"].append({**config["settings"][-1], "depth": 32})
-    config |= {"depths": [4, 32], "training": {**config["training"], "epochs": 2}}
-    config["density_sweep"] = {**place, "every": [1, 2, 10], "seeds": [0, 1, 2], "epochs": 1}
-    for run in (*table_runs(config), *density_runs(config)):
+    config["training"]["epochs"] = 2
+    config = experiment(config, "depth", cells__depth=[4, 32])
+    vary = {"highway.every": [1, 2, 10]}
+    config = experiment(config, "density", cells__depth=32, set={"epochs": 1}, vary=vary)
+    for run in runs(config, "depth", "density"):
         if run.spec.method != "backprop":
             record(run, 0.3 + 0.05 * (run.spec.highway is None or run.spec.highway.every != 1))
     verdicts = {one.verdict for one in verdict.judge(config, folder, tmp_path) if "table_d" in one.command}
@@ -634,7 +637,7 @@ def test_a_column_of_the_paper_is_held_to_its_factor(paper, tmp_path):
     claim = {"optimizer": "gd", "factor": 3.0}
 
     def parts(errors):
-        for spec in plan.panels(paper, "gd")["plain", "pc"]:
+        for spec in relaxations.panels(paper, "gd")["plain", "pc"]:
             one = Trace(spec, np.array([0, 1]), errors, errors[0], errors[0], {})
             trace.write(tmp_path / f"{spec.path}.npz", one)
         (part,) = trace_criteria.layer_errors(claim, Ours(paper, tmp_path, tmp_path))
@@ -725,12 +728,12 @@ def test_a_theorem_stands_apart_where_it_holds_and_fails_where_it_does_not(small
     assert judged(errors=np.where(np.arange(16) < 15, 0.0, 0.1) * np.ones((41, 1)))["one_hop"].verdict == FAILS
 
 
-def test_a_control_is_judged_by_its_name(config, folder, record, tmp_path):
+def test_an_ablation_is_judged_by_its_name(config, folder, record, tmp_path):
     ours = Ours(config, folder, tmp_path)
     assert ours.accuracy("mnist", 8, "cut") is None
     assert ours.accuracy("mnist", 16, "cut") is None
-    for run in control_runs(config):
-        if run.path.startswith("controls/cut/"):
+    for run in runs(config, "ablations"):
+        if run.path.startswith("ablations/cut/"):
             record(run, 0.9 + run.spec.seed / 100)
     ours = Ours(config, folder, tmp_path)
     assert ours.accuracy("mnist", 8, "cut").text == "90.5 ± 0.7 (n=2)"
@@ -743,7 +746,7 @@ def test_hidden_matrices_with_hardly_a_gradient_are_counted_after_training(confi
     claim = {"dataset": "mnist", "depth": 8, "rules": ["hep", "dfa"]}
     after = [0.0, 0.0, 1e-4, 1.9e-3, 2.1e-3, 1.0, 1.0, 2.0]
     for seed, smallest in enumerate((0.0, 1.0)):
-        path = record(find("L008/hep", "alpha1.8_k1", f"/seed{seed}/"), 0.9)
+        path = record(find("L008/hep", f"/seed{seed}/"), 0.9)
         document = json.loads(path.read_text(encoding="utf-8"))
         for moment in document["diagnostics"]:
             moment["weight_gradient_norm"] = [0.0] * 8
@@ -804,7 +807,7 @@ def test_another_experiment_is_no_evidence(small, config, folder, record, tmp_pa
             trace.write(tmp_path / f"{spec.path}.npz", traced(spec))
     found = {one.id: one.verdict for one in verdict.judge(small, tmp_path, tmp_path)}
     assert set(found.values()) == {NOT_RUN}
-    for run in [*strength_runs(config), *density_runs(config)]:
+    for run in runs(config, "strength", "density"):
         record(run, 0.9)
     ours = Ours(config, folder, tmp_path)
     assert ours.strength() == {}

@@ -152,9 +152,9 @@ def test_what_the_configuration_cannot_ask_for(paper):
     with pytest.raises(SpecError, match="steps: 0 is out of range"):
         configuration.validate(wrong)
     wrong = changed(paper, propagation__layers=[64])
-    with pytest.raises(SpecError, match=r"propagation\.layers: 64 is out of range; it takes 0 to 63"):
+    with pytest.raises(SpecError, match=r"propagation: layers: 64 is out of range; it takes 0 to 63"):
         configuration.validate(wrong)
     wrong = changed(paper, propagation__during_training__epochs=[-1])
-    with pytest.raises(SpecError, match=r"propagation\.during_training\.epochs: -1 is out of range"):
+    with pytest.raises(SpecError, match=r"propagation: during_training\.epochs: -1 is out of range"):
         configuration.validate(wrong)
     configuration.validate(changed(paper, training__epochs=2))  # a shorter training elsewhere is no mistake here

@@ -21,7 +21,7 @@ CUT = ["--configfile", "profiles/smoke/smoke.yaml", "part.yaml"]
 PROFILE = ["--workflow-profile", "profiles/slurm", "--slurm-init-seconds-before-status-checks", "2"]
 PROFILE += ["--latency-wait", "20", *CUT]
 LOCAL = ["--cores", "1", *CUT]
-LONG = "smoke/fashion_mnist_excerpt/L008/hep/alpha1.8_k1/seed0"
+LONG = "depth/fashion_mnist_excerpt/L008/hep/seed0"
 
 
 def _missing() -> str:

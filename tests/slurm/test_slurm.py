@@ -26,7 +26,17 @@ pytestmark = [pytest.mark.dag, pytest.mark.slurm]
 TARGET = ("--", f"results/smoke/runs/{LONG}.json")
 # A run of some fifteen seconds.
 TRAINING = {"training": {**yaml.safe_load(SMOKE.read_text(encoding="utf-8"))["training"], "epochs": 60}}
-SWEEP = {"depths": [4], "learning_rate_sweep": {"learning_rates": [1.0e-3, 3.0e-3]}, "seeds": [0]}
+# Four runs: two of PC and HEP, and two learning rates of backprop.
+SWEEP = {
+    "experiments": [
+        {
+            "name": "depth",
+            "cells": {"dataset": "fashion_mnist_excerpt", "depth": 4, "seeds": [0]},
+            "methods": ["pc", "hep", "backprop"],
+            "select": {"methods": "backprop", "among": {"learning.lr": [1.0e-3, 3.0e-3]}, "seeds": [0]},
+        }
+    ]
+}
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +61,7 @@ def scenarios(cluster, tmp_path_factory) -> Iterator[dict[str, "Future[Any]"]]:
             "interrupted": pool.submit(interrupted, project("interrupted")),
             "failing": pool.submit(failing, project("failing")),
             "sweep": pool.submit(sweep, project("sweep", **SWEEP), project("local", **SWEEP)),
-            "gpu": pool.submit(gpu, project("gpu", seeds=[0, 1])),
+            "gpu": pool.submit(gpu, project("gpu", records="own")),
         }
 
 

@@ -23,7 +23,9 @@ def plan(tmp_path: Path, text: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_row_for_a_new_depth_stands_beside_those_of_the_reference(tmp_path):
     row = "{depth: 6, alpha: 0.5, steps: 20, lr: 1.0e-3, optimizer: euler, step_size: 0.5}"
-    run = plan(tmp_path, f"depths: [6]\nmethods: [pc, hep]\ndatasets: [mnist]\nsettings: [{row}]")
+    cells = "{dataset: mnist, depth: 6, seeds: [0, 1, 2]}"
+    block = f"{{name: depth, methods: [pc, hep], cells: {cells}}}"
+    run = plan(tmp_path, f"experiments: [{block}]\nsettings: [{row}]")
     assert run.returncode == 0, run.stdout
     assert {tuple(line.split()) for line in run.stdout.splitlines() if line.startswith("train")} == {
         ("train", "6")
@@ -31,6 +33,6 @@ def test_a_row_for_a_new_depth_stands_beside_those_of_the_reference(tmp_path):
 
 
 def test_a_key_that_stands_there_twice_is_refused(tmp_path):
-    run = plan(tmp_path, "depths: [4]\ndepths: [8]")
+    run = plan(tmp_path, "device: cpu\ndevice: cuda")
     assert run.returncode == 1
-    assert "part.yaml: line 2: the key 'depths' stands there twice" in run.stdout
+    assert "part.yaml: line 2: the key 'device' stands there twice" in run.stdout

@@ -14,24 +14,26 @@ import pandas as pd
 import pytest
 
 from highways import record
-from highways.analysis.sections import ITEMS, SECTIONS
+from highways.analysis.sections import items, sections
 from highways.experiments import configuration
 from highways.experiments import relaxations as plan
-from highways.experiments.runs import Run, sweep_runs
+from highways.experiments.runs import Run
 from highways.experiments.status import state
 from highways.propagation import trace
+from highways.specs.run import RunSpec
 from projects import ROOT, SMOKE, Project, until
 
 RUNS = "results/smoke/runs"
-LONG = f"{RUNS}/smoke/fashion_mnist_excerpt/L016/hep/alpha1.8_k1/seed0.json"
-HEP_8 = "smoke/fashion_mnist_excerpt/L008/hep/alpha1.8_k1"
+EXCERPT = "fashion_mnist_excerpt"
+LONG = f"{RUNS}/depth/{EXCERPT}/L016/hep/seed0.json"
+HEP_8 = f"depth/{EXCERPT}/L008/hep"
 
-# The runs of each control in config.yaml: at its own cells, else at depth 16 in three seeds and depth 32 in one.
+# The runs of each ablation in config.yaml: at its own cells, else at depth 16 in three seeds and depth 32 in one.
 # Of a sweep every rate, and the seeds that are not of the sweep at the chosen one.
-CONTROLS = {
+ABLATIONS = {
     **dict.fromkeys(("hep", "no_chain", "redraw", "dfa", "pc", "pc_4T"), 3 + 1),
     **dict.fromkeys(("euler", "euler_sum", "hep_plain", "pc_plain"), 2 * 3),
-    "pc_rates": (5 + 2) + 5,
+    "pc_rates": (5 - 1 + 2) + 5,  # the printed rate is among them: a run of "pc"
     "pc_rates_fresh": (5 + 3) + (5 + 1),
     "small_batches": 1,
     "backprop_fresh": 9 * (6 + 3),
@@ -40,6 +42,18 @@ CONTROLS = {
     "no_exception": 3,
     "short_schedule": 6 + 2,
 }
+
+# The table of depth on one data set at one depth.
+PART = """
+experiments:
+  - name: depth
+    cells: {dataset: mnist, depth: 4, seeds: [0, 1, 2]}
+    methods: [pc, hep, backprop]
+    select:
+      methods: backprop
+      among: {learning.lr: [1.0e-5, 3.0e-5, 1.0e-4, 3.0e-4, 1.0e-3, 3.0e-3]}
+      seeds: [0]
+"""
 
 pytestmark = pytest.mark.dag
 
@@ -67,11 +81,11 @@ def test_the_smoke_run_leaves_every_record_table_and_figure(smoke):
     assert {state(run, smoke.folder / RUNS)[0] for run in runs} <= {"done", "diverged"}
     results = smoke.folder / "results/smoke"
     found = {path.name for folder in ("tables", "figures") for path in (results / folder).iterdir()}
-    made = {Path(file).name for item in ITEMS.values() for file in item.files}
+    made = {Path(file).name for item in items(smoke_config(smoke.folder)).values() for file in item.files}
     assert found == made | {f"verdict.{ending}" for ending in ("csv", "md", "html", "tex")}
     assert "does the paper hold?" in (results / "report.html").read_text(encoding="utf-8")
     assert (results / "figures/depth.png").read_bytes().startswith(b"\x89PNG")
-    for name in ("depth", "conventions", "controls", "remedies", "optimizer", "adam_steps"):
+    for name in ("depth", "conventions", "ablations", "baselines", "optimizer", "adam_steps"):
         assert "not run" not in (results / f"tables/{name}.md").read_text(encoding="utf-8")
     left = [path for path in results.rglob("*") if path.suffix in (".pt", ".tmp") or ".progress" in path.name]
     assert left == []
@@ -81,9 +95,9 @@ def test_the_smoke_run_leaves_every_record_table_and_figure(smoke):
 def test_snakemake_s_own_report_has_every_artefact_with_its_caption(finished):
     finished.snakemake(*SMOKE, "--report", "own.html")
     text = (finished.folder / "own.html").read_text(encoding="utf-8")
-    for heading, items in SECTIONS.items():
+    for heading, own in sections(smoke_config(finished.folder)).items():
         assert heading in text
-        for item in items:
+        for item in own:
             assert f"{item.name}.{'html' if item.kind == 'table' else 'png'}" in text
             assert item.title in text
     assert "Whether the paper holds, claim by claim" in text
@@ -107,14 +121,13 @@ def test_the_selected_runs_took_the_rate_that_validated_best(smoke):
     runs = smoke_runs(smoke)
     for path, run in runs.items():
         if run.selection is not None:
-            chosen = record.read(smoke.folder / RUNS / f"{path}.json")["spec"]["learning"]["lr"]
-            sweep = {
-                rival.spec.learning.lr: record.read(smoke.folder / RUNS / f"{rival.path}.json")[
-                    "validation_accuracy"
-                ]
-                for rival in sweep_runs(runs.values(), run.selection)
-            }
-            assert sweep[chosen] == max(sweep.values())
+            made = RunSpec.from_dict(record.read(smoke.folder / RUNS / f"{path}.json")["spec"])
+            sweep: dict[bool, list[float]] = {True: [], False: []}
+            for rival in run.sweep:
+                took = all(rival.spec.setting(key) == made.setting(key) for key in run.swept)
+                found = record.read(smoke.folder / RUNS / f"{rival.path}.json")
+                sweep[took].append(found["validation_accuracy"])
+            assert max(sweep[True]) >= max(sweep[False], default=0.0)
 
 
 def test_a_finished_workflow_has_nothing_to_do(smoke):
@@ -129,16 +142,16 @@ def test_one_deleted_record_runs_one_job(finished):
 
 def test_one_changed_strength_runs_exactly_its_seeds(finished):
     finished.edit("profiles/smoke/smoke.yaml", "{depth: 16, alpha: 1.8,", "{depth: 16, alpha: 1.5,")
-    deep = "smoke/fashion_mnist_excerpt/L016/hep/alpha1.5_k1"
+    deep = f"depth/{EXCERPT}/L016/hep"
     assert trained(finished.plan(*SMOKE)) == {f"{deep}/seed0", f"{deep}/seed1"}
 
 
 def test_one_changed_learning_rate_runs_the_runs_that_use_it(finished):
-    """PC carries its rate in its path; the record of HEP is replaced in place."""
+    """The records are replaced in place."""
     finished.edit("profiles/smoke/smoke.yaml", "steps: 20, lr: 2.0e-3", "steps: 20, lr: 1.0e-3")
-    shallow = "smoke/fashion_mnist_excerpt/L004"
-    paths = (f"{shallow}/pc/lr0.001", f"{shallow}/hep/alpha0.5_k1")
-    table = {path for path in trained(finished.plan(*SMOKE)) if path.startswith("smoke/")}
+    shallow = f"depth/{EXCERPT}/L004"
+    paths = (f"{shallow}/pc", f"{shallow}/hep")
+    table = {path for path in trained(finished.plan(*SMOKE)) if path.startswith("depth/")}
     assert table == {f"{path}/seed{seed}" for path in paths for seed in (0, 1)}
 
 
@@ -165,7 +178,9 @@ def test_an_edit_of_the_equations_trains_everything_again(finished):
 
 def test_an_edit_of_one_rule_trains_that_rule(finished):
     finished.edit("src/highways/methods/hep.py", "self.spec.highway.alpha *", "2 * self.spec.highway.alpha *")
-    assert {path.split("/")[-3] for path in trained(finished.plan(*SMOKE))} == {"hep"}
+    runs = smoke_runs(finished)
+    again = {path for path, run in runs.items() if run.spec.method == "hep"}
+    assert trained(finished.plan(*SMOKE)) == again
 
 
 def test_after_a_touch_nothing_is_left_to_do(finished):
@@ -182,7 +197,7 @@ def test_other_epochs_train_everything_again_wherever_the_data_are(finished):
     part.write_text("training: {epochs: 2}\ndata_dir: /elsewhere\n", encoding="utf-8")
     smoke = ("--configfile", "profiles/smoke/smoke.yaml", "part.yaml")
     asked = smoke_runs(finished)
-    own = {path for path in asked if path.startswith("smoke/")}  # the others have epochs of their own
+    own = {path for path, run in asked.items() if run.spec.epochs == 3}  # the others have epochs of their own
     assert own <= trained(finished.plan(*smoke))
     todo = finished.plan(*smoke, "--", "propagation")
     assert len(todo["keeping"]) == 2
@@ -199,10 +214,12 @@ def test_where_the_data_are_and_what_trains_re_run_nothing(finished):
 
 def test_a_sweep_of_other_candidates_chooses_again(finished):
     runs = smoke_runs(finished)
-    finished.edit("profiles/smoke/smoke.yaml", "rates: [1.0e-3, 3.0e-3, 1.0e-2]", "rates: [3.0e-3, 2.0e-2]")
+    finished.edit(
+        "profiles/smoke/smoke.yaml", "learning.lr: [1.0e-3, 3.0e-3, 1.0e-2]", "learning.lr: [3.0e-3, 2.0e-2]"
+    )
     todo = finished.plan(*SMOKE)
     new = smoke_runs(finished)
-    waiting = {path for path, run in new.items() if run.selection and run.selection.startswith("smoke/")}
+    waiting = {path for path, run in new.items() if run.selection and run.selection.startswith("depth/")}
     assert trained(todo) == (set(new) - set(runs)) | waiting
     assert len(todo["choosing"]) == len(waiting)
 
@@ -248,7 +265,8 @@ def test_the_smoke_run_traces_the_weights_of_the_run_that_it_trained(smoke):
 
 
 def test_a_new_seed_trains_only_what_is_new(finished):
-    finished.edit("profiles/smoke/smoke.yaml", "seeds: [0, 1]", "seeds: [0, 1, 2]")
+    for _ in ("depth", "strength", "density"):
+        finished.edit("profiles/smoke/smoke.yaml", "seeds: [0, 1]", "seeds: [0, 1, 2]")
     plan = finished.plan(*SMOKE)
     new = 3 * 3 + 3 + 2  # three depths and methods, three more strengths, two more spacings
     assert {path.rpartition("/")[2] for path in trained(plan)} == {"seed2"}
@@ -278,7 +296,7 @@ def test_the_paper_s_plan_lists_every_run_once(project):
         # Two data sets; PC and HEP in three seeds; backprop at six rates, at depth 128 at three, and at the chosen
         # one in two more seeds.
         ("table_depth", 2 * (6 * (3 + 3) + 5 * (6 + 2) + (3 + 2))),
-        ("table_controls", sum(CONTROLS.values())),
+        ("table_ablations", sum(ABLATIONS.values())),
     ],
 )
 def test_a_named_target_needs_its_own_runs_alone(project, target, jobs):
@@ -298,7 +316,7 @@ def test_a_named_target_whose_records_are_missing_trains_them(finished):
 
 
 def test_a_part_of_the_paper_is_a_small_configuration(project):
-    (project.folder / "part.yaml").write_text("depths: [4]\ndatasets: [mnist]\n", encoding="utf-8")
+    (project.folder / "part.yaml").write_text(PART, encoding="utf-8")
     plan = project.plan("--configfile", "part.yaml", "--", "table_depth")
     assert len(plan["training"]) == 3 + 3 + 6 + 2
     assert all("/L004/" in path for path in trained(plan))
@@ -309,8 +327,8 @@ def test_a_part_of_the_paper_is_a_small_configuration(project):
     [
         (("weight_decay: 1.0e-4", "weight_decay: 1e-4"), "training.weight_decay: '1e-4'"),
         (("data_dir: null", "data_dir: null\ncolour: red"), "colour"),
-        (("depths: [4,", "depths: [1, 4,"), "no row for depth 1"),
-        (("datasets: [mnist,", "datasets: [emnist,"), "'emnist'"),
+        (("depth: [4,", "depth: [1, 4,"), "no row for depth 1"),
+        (("dataset: [mnist,", "dataset: [emnist,"), "'emnist'"),
         (("seeds: [0, 1, 2]", 'seeds: ["0", "1"]'), "use --configfile"),
     ],
 )
@@ -325,9 +343,7 @@ def test_a_bad_configuration_stops_the_workflow_with_its_key(project, change, sa
 def test_a_missing_data_set_stops_its_runs_with_what_to_do(project, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
-    (project.folder / "part.yaml").write_text(
-        f"depths: [4]\ndatasets: [mnist]\ndata_dir: {empty}\n", encoding="utf-8"
-    )
+    (project.folder / "part.yaml").write_text(f"{PART}data_dir: {empty}\n", encoding="utf-8")
     run = project.snakemake("--configfile", "part.yaml", "--", "table_depth", check=False)
     assert run.returncode != 0
     assert "6bbc9ace898e44ae57da46a324031adb" in run.stdout + run.stderr
@@ -337,7 +353,7 @@ def test_a_missing_data_set_stops_its_runs_with_what_to_do(project, tmp_path):
 
 def test_a_project_in_a_folder_with_a_space_runs(project, tmp_path):
     project.folder = project.folder.rename(tmp_path / "a project")
-    smoke_record = f"{RUNS}/smoke/fashion_mnist_excerpt/L004/backprop/lr0.001/seed0.json"
+    smoke_record = f"{RUNS}/depth/{EXCERPT}/L004/backprop/lr0.001/seed0.json"
     project.snakemake(*SMOKE, "--", smoke_record)
     assert record.read(project.folder / smoke_record)["status"] == "ok"
 

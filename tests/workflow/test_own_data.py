@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import yaml
 
-from datasets import colours, permuted
+from datasets import asking, colours, permuted
 from projects import Project
 
 pytestmark = pytest.mark.dag
@@ -13,23 +13,21 @@ EXCERPT = "fashion_mnist_excerpt"
 BANDS = {"name": "bands", "title": "Coloured bands", "npz": "mine/bands.npz"}
 TINY = {
     "pathvars": {"results": "results/tiny"},
-    "experiment": "tiny",
-    "datasets": [EXCERPT, "bands"],
-    "depths": [4],
-    "methods": ["pc"],
-    "seeds": [0],
     "training": {"epochs": 1},
     "data": [BANDS],
 }
 TABLE = ("--configfile", "tiny.yaml", "--", "table_depth")
 
 
-def configure(project: Project, **changes) -> None:
-    (project.folder / "tiny.yaml").write_text(yaml.safe_dump({**TINY, **changes}), encoding="utf-8")
+def configure(project: Project, *datasets: str, **changes) -> None:
+    datasets = datasets or (EXCERPT, "bands")
+    (project.folder / "tiny.yaml").write_text(
+        yaml.safe_dump(asking({**TINY, **changes}, *datasets)), encoding="utf-8"
+    )
 
 
 def record_of(dataset: str) -> str:
-    return f"tiny/{dataset}/L004/pc/lr0.001/seed0"
+    return f"depth/{dataset}/L004/pc/seed0"
 
 
 def test_a_change_or_a_new_data_set_re_runs_nothing_of_the_others(project):
@@ -47,7 +45,7 @@ def test_a_change_or_a_new_data_set_re_runs_nothing_of_the_others(project):
     assert "training" not in project.plan(*TABLE)
 
     permuted(project.folder / "mine/like")
-    configure(project, datasets=[EXCERPT, "bands", "like"], data=[BANDS, {"name": "like", "folder": "mine/like"}])
+    configure(project, EXCERPT, "bands", "like", data=[BANDS, {"name": "like", "folder": "mine/like"}])
     assert project.plan(*TABLE)["training"] == [record_of("like")]
 
     configure(project, data=[{**BANDS, "title": "Bands"}])

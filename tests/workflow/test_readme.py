@@ -33,6 +33,7 @@ NOT_RUN = {
     "highways train --dataset mnist --depth 8 --method weighted_pc": "tests/test_guide.py runs it",
 }
 FULL_DATA = ("bundle", "propagate")
+RUN = {"mine.yaml", "chosen.yaml"}  # workflows that are run, on the embedded data; all others are planned
 
 pytestmark = pytest.mark.dag
 
@@ -66,7 +67,7 @@ def test_the_two_commands_come_first():
 
 @pytest.mark.parametrize("name", BLOCKS)
 def test_the_commands_of_a_block_work(folder, name):
-    """Workflows are planned, not run; a run of hours is cut down to one epoch at the embedded data."""
+    """Workflows are planned; a run of hours is cut down to one epoch at the embedded data."""
     for command in BLOCKS[name]:
         execute(folder, command)
 
@@ -108,7 +109,7 @@ def succeed(folder: Path, words: list[str], codes: tuple[int, ...] = (0,)) -> No
 
 def as_run_here(words: list[str], command: str) -> list[str]:
     if words[0] == "snakemake":
-        plan = [] if "--unlock" in words else ["--dry-run"]
+        plan = [] if "--unlock" in words or RUN & {*words} else ["--dry-run"]
         return [sys.executable, "-m", "snakemake", *plan, *words[1:]]
     if words[0] == "highways":
         own = words[1] == "train" and "--config" in words

@@ -13,18 +13,25 @@ from projects import ROOT, Project
 pytestmark = pytest.mark.dag
 
 DATA = "fashion_mnist_excerpt"
+RATES = (1.0e-3, 3.0e-3)
+
+
+def depth(*, name: str = "depth", seeds: tuple[int, ...] = (0, 1), rates: tuple[float, ...] = RATES) -> list[dict]:
+    """The one experiment: PC, and backprop with a choice among learning rates."""
+    block = {"name": name, "methods": ["pc", "backprop"]}
+    block["cells"] = {"dataset": DATA, "depth": 4, "seeds": list(seeds)}
+    block["select"] = {"methods": "backprop", "among": {"learning.lr": list(rates)}, "seeds": [0]}
+    return [block]
+
+
 TINY = {
     "pathvars": {"results": "results/tiny"},
-    "experiment": "tiny",
-    "datasets": [DATA],
-    "depths": [4],
-    "methods": ["pc", "backprop"],
-    "seeds": [0, 1],
     "training": {"epochs": 1},
-    "learning_rate_sweep": {"seeds": [0], "learning_rates": [1.0e-3, 3.0e-3]},
+    "propagation": None,
+    "experiments": depth(),
 }
-PC = f"tiny/{DATA}/L004/pc/lr0.001"
-BP = f"tiny/{DATA}/L004/backprop"
+PC = f"depth/{DATA}/L004/pc"
+BP = f"depth/{DATA}/L004/backprop"
 WAITS = f"{BP}/selected/seed1"
 ALL = {f"{PC}/seed0", f"{PC}/seed1", f"{BP}/lr0.001/seed0", f"{BP}/lr0.003/seed0", WAITS}
 TABLE = ("--configfile", "tiny.yaml", "--", "table_depth")
@@ -135,17 +142,17 @@ def test_the_reference_serves_what_is_of_its_very_settings(tiny):
     shutil.rmtree(tiny.folder / ".snakemake")
     configure(tiny)
     assert trained(tiny.plan(*TABLE)) == ALL  # records: own
-    configure(tiny, records="reference", experiment="renamed")
-    tiny.snakemake(*TABLE)
+    configure(tiny, records="reference", experiments=depth(name="renamed"))
+    tiny.snakemake(*TABLE[:3], "table_renamed")
     assert not (tiny.folder / "results/tiny/runs").exists()
-    table = (tiny.folder / "results/tiny/tables/depth.md").read_text(encoding="utf-8")
+    table = (tiny.folder / "results/tiny/tables/renamed.md").read_text(encoding="utf-8")
     assert "5 of 5 records come from results/reference." in table
     assert "not run" not in table
-    configure(tiny, records="reference", seeds=[0, 1, 2])
+    configure(tiny, records="reference", experiments=depth(seeds=(0, 1, 2)))
     todo = tiny.plan(*TABLE)
     assert trained(todo) == {f"{PC}/seed2", f"{BP}/selected/seed2"}
     assert "choosing" not in todo
-    configure(tiny, records="reference", learning_rate_sweep={"seeds": [0], "learning_rates": [1e-3, 3e-3, 1e-2]})
+    configure(tiny, records="reference", experiments=depth(rates=(1e-3, 3e-3, 1e-2)))
     todo = tiny.plan(*TABLE)
     assert trained(todo) == {f"{BP}/lr0.01/seed0", WAITS}
     assert len(todo["choosing"]) == 1
@@ -165,7 +172,7 @@ def test_it_runs_from_another_directory(project, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     start = ["-s", str(project.folder / "Snakefile"), "-d", str(elsewhere)]
-    target = f"results/smoke/runs/smoke/{DATA}/L004/backprop/lr0.001/seed0.json"
+    target = f"results/smoke/runs/{BP}/lr0.001/seed0.json"
     home, project.folder = project.folder, elsewhere
     for profile in (str(home / "profiles/smoke"), "smoke"):
         project.snakemake(*start, "--workflow-profile", profile, "-n", "--", target, PYTHONPATH=str(home / "src"))

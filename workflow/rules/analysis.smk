@@ -2,8 +2,8 @@
 
 
 wildcard_constraints:
-    table="|".join(of_kind("table")),
-    figure="|".join(of_kind("figure")),
+    table="|".join([*(name for kind, name in FLOW.items if kind == "table"), "none"]),
+    figure="|".join([*(name for kind, name in FLOW.items if kind == "figure"), "none"]),
 
 
 rule table:
@@ -24,8 +24,8 @@ rule table:
         config=CONFIG,
         reference=REFERENCE,
         results=lambda w, output: Path(output[0]).parents[1],
-        text=lambda w: ITEMS["table", w.table].text,
-        command=lambda w: ITEMS["table", w.table].command,
+        text=lambda w: FLOW.items["table", w.table].text,
+        command=lambda w: FLOW.items["table", w.table].command,
     message:
         "table: {wildcards.table}"
     shell:
@@ -51,8 +51,8 @@ rule figure:
         config=CONFIG,
         reference=REFERENCE,
         results=lambda w, output: Path(output[0]).parents[1],
-        text=lambda w: ITEMS["figure", w.figure].text,
-        command=lambda w: ITEMS["figure", w.figure].command,
+        text=lambda w: FLOW.items["figure", w.figure].text,
+        command=lambda w: FLOW.items["figure", w.figure].command,
     message:
         "figure: {wildcards.figure}"
     shell:
@@ -61,26 +61,21 @@ rule figure:
 
 
 # With what it is made from, so that a table whose records are missing is made again.
-for (kind, name), item in ITEMS.items():
+for (kind, name), item in FLOW.items.items():
 
     rule:
         name:
             f"{kind}_{name}"
         input:
             lambda w, kind=kind, name=name: FLOW.sources(kind, name),
-            lambda w, item=item: FLOW.kept_weights(item.runs(config)),
+            lambda w, item=item: FLOW.kept_weights(item.runs_of(config)),
             paths([item]),
 
 
 rule propagation:
     input:
         FLOW.traces(FLOW.propagations.values()),
-        paths(item for item in ITEMS.values() if item.traces(config)),
-
-
-rule conventions:
-    input:
-        rules.table_conventions.input,
+        paths(item for item in FLOW.items.values() if item.traces(config)),
 
 
 rule page:

@@ -12,7 +12,7 @@ INSTALL = "activate the environment that `make` or `pip install --editable .` ha
 try:
     from highways.experiments import config_files
     from highways import provenance
-    from highways.analysis.sections import HEADINGS, ITEMS, of_kind
+    from highways.analysis.sections import sections
     from highways.errors import UserError
     from highways.experiments.results import Reference
     from highways.workflow import (
@@ -49,7 +49,13 @@ except UserError as error:
 # What commands are told and no number depends on: resources, not parameters, so that their change re-runs nothing.
 DEVICE = config["device"]
 WEIGHTS = "--weights" if config["keep_weights"] else ""
-BUILT = ["native", *({row.get("kernel") for row in config["settings"]} & {"mixed"})]
+BUILT = ["native", *({run.kernel for run in FLOW.runs.values()} & {"mixed"})]
+
+HEADINGS = {
+    (item.kind, item.name): heading
+    for heading, own in sections(config).items()
+    for item in own
+}
 
 # The analysis takes seconds and is made anew with any change of the configuration or the package; a training run
 # has only its specification and the code that determines its numbers.
@@ -58,7 +64,9 @@ PACKAGE_CODE = provenance.package_code()
 # Taken once per method, not once per job: reading the modules is most of what a parse would cost.
 TRAINING_CODE = {
     method: provenance.training_code(method)
-    for method in {run.spec.method for run in FLOW.runs.values()}
+    for method in {
+        run.spec.method for run in (*FLOW.runs.values(), *FLOW.traced_in_training)
+    }
 }
 TRACING_CODE = {
     method: provenance.propagation_code(method)
@@ -101,5 +109,5 @@ def shown(kind):
     return {
         "caption": "../report/artefact.rst",
         "category": lambda w: HEADINGS[kind, w[kind]],
-        "labels": lambda w: {"kind": kind, "what": ITEMS[kind, w[kind]].title},
+        "labels": lambda w: {"kind": kind, "what": FLOW.items[kind, w[kind]].title},
     }

@@ -16,7 +16,7 @@ from highways.analysis.data.selection import Selection, SelectionError
 from highways.analysis.data.titles import titles_of
 from highways.analysis.figures import style
 from highways.analysis.sections import nothing
-from highways.experiments.results import Sources
+from highways.experiments.results import Sources, sweep_hash
 from highways.experiments.runs import Config, Run
 from highways.experiments.status import differences
 from highways.files import write_text
@@ -36,10 +36,10 @@ def figure(name: str, config: Config, sources: Sources, out_folder: Path) -> Non
 
 def make_table(name: str, config: Config, sources: Sources) -> Table:
     """The table of that name; a last note says how much of it is of the reference."""
-    item = sections.item("table", name)
+    item = sections.item(config, "table", name)
     with titles_of(config):
         found: Table = item.function(config, sources.traces if item.traces is not nothing else sources.runs)
-    return with_notes(found, reference_notes(item.runs(config), item.traces(config), sources))
+    return with_notes(found, reference_notes(item.runs_of(config), item.traces(config), sources))
 
 
 def with_notes(table: Table, notes: Iterable[str]) -> Table:
@@ -58,16 +58,20 @@ def reference_notes(runs: Iterable[Run], traces: Iterable[Propagation], sources:
 
 
 def draw(name: str, config: Config, sources: Sources) -> Figure:
-    item = sections.item("figure", name)
+    item = sections.item(config, "figure", name)
     with style.journal(), titles_of(config):
         figure: Figure = item.function(config, sources.traces if item.traces is not nothing else sources.runs)
         return figure
 
 
+# What tells cells apart: the accuracies of two of them do not compare.
+_NEVER_CHOSEN = ("dataset", "method", "network.depth", "epochs")
+
+
 def select(records: Sequence[Path], out_file: Path) -> None:
     """Choose what the sweep records of one cell decide; SelectionError where they cannot.
 
-    The records must differ in nothing but learning, rule and seed, and every candidate must have the same seeds.
+    The records must be of one data set, depth, method and length, and every candidate must have the same seeds.
     """
     specs = {path: RunSpec.from_dict(record.read(path)["spec"]) for path in records}
     first_path, first = next(iter(specs.items()))
@@ -75,10 +79,11 @@ def select(records: Sequence[Path], out_file: Path) -> None:
     for path, spec in specs.items():
         own = Run("", replace(spec, seed=first.seed))
         different = [key for key in differences({"spec": first.to_dict()}, own) if key not in swept]
-        if any(not key.startswith(("learning.", "rule.")) for key in different):
+        apart = [key for key in different if key in _NEVER_CHOSEN]
+        if apart:
             raise SelectionError(
-                f"select: {path} and {first_path} differ in {', '.join(different)}; a sweep is over keys of "
-                "learning and rule"
+                f"select: {path} and {first_path} differ in {', '.join(apart)}; candidates are of one cell and "
+                "of one length"
             )
         swept += different
     runs = [Run(str(path).removesuffix(".json"), spec, swept=tuple(swept)) for path, spec in specs.items()]
@@ -90,4 +95,5 @@ def select(records: Sequence[Path], out_file: Path) -> None:
     selection = selecting.select(rows)
     if selection is None:  # every candidate diverged, and so, on record, will the other seeds
         selection = Selection(str(seeds.index[0]), dict.fromkeys(seeds.index))
-    write_text(out_file, json.dumps(selection.to_dict(), indent=1) + "\n")
+    document = {"sweep": sweep_hash(spec.hash for spec in specs.values()), **selection.to_dict()}
+    write_text(out_file, json.dumps(document, indent=1) + "\n")

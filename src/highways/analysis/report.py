@@ -4,7 +4,7 @@ import base64
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -12,12 +12,14 @@ from highways import __version__, paper
 from highways.analysis.claims import predictions, verdict
 from highways.analysis.commands import draw, make_table, reference_notes, with_notes
 from highways.analysis.data import costs, frame, rendering
-from highways.analysis.data.notes import plain
+from highways.analysis.data.notes import plain, shared_setting
 from highways.analysis.figures import style
 from highways.analysis.figures.drawing import NothingRun
-from highways.analysis.sections import SECTIONS, Item
+from highways.analysis.sections import Item
+from highways.analysis.sections import sections as sections_of
 from highways.errors import UserError
 from highways.experiments.configuration import expand
+from highways.experiments.plan import plan
 from highways.experiments.results import Sources
 from highways.experiments.runs import Config, Run
 from highways.files import short, write_text
@@ -63,7 +65,7 @@ def write(config: Config, sources: Sources, out: Path, *, artefacts: bool = True
         rendering.write(with_notes(verdict.table(config, judged), notes), out / "tables")
     sections = {
         heading: [_shown(item, config, sources, out if artefacts else None) for item in items]
-        for heading, items in SECTIONS.items()
+        for heading, items in sections_of(config).items()
     }
     shown = [one for items in sections.values() for one in items]
     problems += [f"{one.item.kind} {one.item.name}: {one.problem}" for one in shown if one.problem]
@@ -79,6 +81,7 @@ def write(config: Config, sources: Sources, out: Path, *, artefacts: bool = True
     page = environment.get_template("report.html.j2").render(
         version=__version__,
         problems=problems,
+        of_paper=bool(plan(config).of("depth")),
         counts=document["counts"],
         claims=judged,
         parts_run=parts_run,
@@ -132,25 +135,26 @@ def _made(item: Item, config: Config, sources: Sources, out: Path | None) -> Sho
 
 def _guesses(config: Config) -> list[dict[str, str]]:
     """What the paper leaves open, with our value."""
-    rows = []
+    backprop = [one for one in plan(config).of("depth") if one.method == "backprop"]
+    swept = [one.choice.candidates for one in backprop if one.choice is not None]
+    deep = [one.row["set"] for one in backprop if one.depth == 128]
     conventions = asdict(Conventions(**config["conventions"]))  # with the defaults of those that are left out
+    own = {
+        "backprop.learning_rates": [one["learning.lr"] for one in swept[0]] if swept else None,
+        "backprop.depth_128": deep[0] if deep else None,
+    }
+    rows = []
     for point in paper.open_points():
-        value: Any = {**config, "conventions": conventions}
-        for key in point["key"].split("."):
-            value = value[key]
-        ours = "; ".join(plain(row) for row in value) if point["key"] == "exceptions" else plain(value)
-        rows.append({**point, "ours": ours})
+        key = point["key"]
+        value = own[key] if key in own else shared_setting({**config, "conventions": conventions}, key)
+        rows.append({**point, "ours": plain(value)})
     return rows
 
 
 def _departures(config: Config) -> list[str]:
     """Where the configuration has another value than the paper prints."""
-    found = []
-    for setting in paper.shared():
-        section, _, key = setting.key.partition(".")
-        ours = config[section][key] if key else config[section]
-        if ours != setting.value:
-            found.append(
-                f"{setting.key}: {plain(ours)}, where the paper has {plain(setting.value)} ({setting.place})"
-            )
-    return found
+    return [
+        f"{one.key}: {plain(ours)}, where the paper has {plain(one.value)} ({one.place})"
+        for one in paper.shared()
+        if (ours := shared_setting(config, one.key)) != one.value
+    ]

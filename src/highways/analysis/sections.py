@@ -9,8 +9,9 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from highways.experiments import ablations, baselines, rates, readings, runs
-from highways.experiments import relaxations as plan
+from highways.experiments import relaxations
+from highways.experiments.plan import plan
+from highways.experiments.readings import finalists
 from highways.experiments.relaxations import flat
 from highways.experiments.runs import Config, Run
 from highways.propagation.spec import Propagation
@@ -23,6 +24,10 @@ def nothing(config: Config) -> tuple[()]:
     return ()
 
 
+def _finalist_runs(config: Config) -> list[Run]:
+    return [run for _, variants in finalists(config) for variant in variants for run in variant.runs]
+
+
 @dataclass(frozen=True)
 class Item:
     """One table or figure: kind and name are those of `highways table` and `highways figure`.
@@ -31,7 +36,8 @@ class Item:
     make: the function of this package that makes it, as module.function, of a configuration and a folder: that of
         the traces where it is made from traces, else that of the runs.
     place: of its like in the paper; empty for what goes beyond it.
-    runs, traces: what it is made from.
+    experiment: what it shows; a configuration without it has no such item.
+    runs: what it is made from, if not all runs of its experiment. traces: likewise.
     """
 
     kind: str
@@ -40,7 +46,8 @@ class Item:
     text: str
     make: str
     place: str = ""
-    runs: Callable[[Config], Iterable[Run]] = nothing
+    experiment: str = ""
+    runs: Callable[[Config], Iterable[Run]] | None = None
     traces: Callable[[Config], Iterable[Propagation]] = nothing
 
     @property
@@ -56,8 +63,23 @@ class Item:
     def function(self) -> Callable[..., Any]:
         module, _, name = self.make.rpartition(".")
         found: Callable[..., Any] = getattr(import_module(f"highways.analysis.{module}"), name)
-        return found
+        return partial(found, self.experiment) if self.make in _OF_ANY else found
 
+    def runs_of(self, config: Config) -> list[Run]:
+        """The runs that it is made from, each once."""
+        if self.runs is not None:
+            return list(self.runs(config))
+        asked = (run for variant in plan(config).of(self.experiment) for run in (*variant.runs, *variant.beyond))
+        return list({run.path: run for run in asked}.values())
+
+    def of(self, config: Config) -> bool:
+        """Whether a configuration asks for it."""
+        if self.traces is not nothing:
+            return config["propagation"] is not None
+        return bool(plan(config).of(self.experiment))
+
+
+_OF_ANY = ("tables.experiment.experiment_table", "figures.experiment.experiment_figure")
 
 PAPER = (
     Item(
@@ -68,7 +90,7 @@ PAPER = (
         "per step and weakens on its way; under HEP every layer with a highway has an error at once.",
         "figures.propagation.propagation",
         place="fig:energy-propagation, section 3",
-        traces=flat(partial(plan.panels, optimizer="gd")),
+        traces=flat(partial(relaxations.panels, optimizer="gd")),
     ),
     Item(
         "figure",
@@ -78,6 +100,8 @@ PAPER = (
         "per step, and highways reach from the output error to the hidden layers.",
         "figures.architecture.architecture",
         place="fig:hep_diagram, section 4",
+        experiment="depth",
+        runs=nothing,
     ),
     Item(
         "table",
@@ -86,7 +110,7 @@ PAPER = (
         "Every cell of the paper's table beside ours.",
         "tables.accuracy.accuracy_versus_depth",
         place="tab:depth_best, section 6",
-        runs=runs.table_runs,
+        experiment="depth",
     ),
     Item(
         "figure",
@@ -96,7 +120,7 @@ PAPER = (
         "Vanilla PC falls from depth 8 on.",
         "figures.accuracy.accuracy_versus_depth",
         place="tab:depth_best, section 6",
-        runs=runs.table_runs,
+        experiment="depth",
     ),
     Item(
         "figure",
@@ -105,7 +129,7 @@ PAPER = (
         "Test accuracy of HEP over the highway strength α.",
         "figures.accuracy.strength",
         place="fig:alpha-sweep, section 6",
-        runs=runs.strength_runs,
+        experiment="strength",
     ),
     Item(
         "table",
@@ -114,7 +138,7 @@ PAPER = (
         "A highway on every k-th layer only.",
         "tables.accuracy.density",
         place="tab:everyk, section 6",
-        runs=runs.density_runs,
+        experiment="density",
     ),
     Item(
         "figure",
@@ -123,7 +147,7 @@ PAPER = (
         "Test accuracy of HEP over the spacing k of the highways.",
         "figures.accuracy.density",
         place="tab:everyk, section 6",
-        runs=runs.density_runs,
+        experiment="density",
     ),
     Item(
         "figure",
@@ -133,7 +157,7 @@ PAPER = (
         "less over depth.",
         "figures.propagation.propagation_adam",
         place="fig:energy-propagation-adam-stable, appendix A",
-        traces=flat(partial(plan.panels, optimizer="adam_1e-2")),
+        traces=flat(partial(relaxations.panels, optimizer="adam_1e-2")),
     ),
     Item(
         "figure",
@@ -142,7 +166,7 @@ PAPER = (
         "Energy over steps: layers near the output level off, those below are still climbing at the end.",
         "figures.propagation.convergence_gd",
         place="fig:energy-convergence-gd, appendix A",
-        traces=flat(partial(plan.panels, optimizer="gd")),
+        traces=flat(partial(relaxations.panels, optimizer="gd")),
     ),
     Item(
         "figure",
@@ -151,7 +175,7 @@ PAPER = (
         "Energy over steps under Adam: the layers of HEP level off.",
         "figures.propagation.convergence_adam",
         place="fig:energy-convergence-adam, appendix A",
-        traces=flat(partial(plan.panels, optimizer="adam_1e-2")),
+        traces=flat(partial(relaxations.panels, optimizer="adam_1e-2")),
     ),
     Item(
         "table",
@@ -160,7 +184,7 @@ PAPER = (
         "The paper's table in both networks.",
         "tables.propagation.optimizer_table",
         place="tab:energy-propagation-optimizer, appendix A",
-        traces=flat(plan.optimizer_columns),
+        traces=flat(relaxations.optimizer_columns),
     ),
     Item(
         "table",
@@ -169,6 +193,8 @@ PAPER = (
         "What the paper states, and ours.",
         "tables.settings.settings",
         place="appendix B",
+        experiment="depth",
+        runs=nothing,
     ),
 )
 
@@ -179,7 +205,7 @@ READINGS = (
         "The readings that were tried",
         "Each reading, each cell, the distance to the paper.",
         "tables.conventions.conventions",
-        runs=readings.reading_runs,
+        experiment="conventions",
     ),
     Item(
         "table",
@@ -187,7 +213,7 @@ READINGS = (
         "The main claim under every reading",
         "Vanilla PC and HEP under every reading at depth, their gap, and whether the main claim holds there.",
         "claims.curve.curve_table",
-        runs=readings.curve_runs,
+        experiment="readings",
     ),
     Item(
         "figure",
@@ -196,7 +222,7 @@ READINGS = (
         "A column per reading, sorted by the gap: the gap of every seed, the paper's as a band, and below it the "
         "options of the reading as marks.",
         "claims.curve.curve_figure",
-        runs=readings.curve_runs,
+        experiment="readings",
     ),
     Item(
         "figure",
@@ -205,7 +231,8 @@ READINGS = (
         "Rms of every hidden state over epochs, a column per reading: where the output's input is normalised the "
         "states shrink.",
         "figures.layers.scales",
-        runs=readings.finalist_runs,
+        experiment="conventions",
+        runs=_finalist_runs,
     ),
     Item(
         "figure",
@@ -213,18 +240,18 @@ READINGS = (
         "Training",
         "Validation accuracy over epochs, a panel per data set and depth.",
         "figures.accuracy.training",
-        runs=runs.table_runs,
+        experiment="depth",
     ),
 )
 
-CONTROLS = (
+ABLATIONS = (
     Item(
         "table",
-        "controls",
+        "ablations",
         "What the highways add",
         "DFA with the same matrices, HEP without the chain, and more.",
-        "tables.ablations.controls",
-        runs=ablations.control_runs,
+        "tables.ablations.ablations",
+        experiment="ablations",
     ),
     Item(
         "table",
@@ -232,7 +259,7 @@ CONTROLS = (
         "The learning rate in multiples of the printed one",
         "Accuracy at 1, 2, 4 and 8 times the printed rate, and how far validation accuracy falls below its best.",
         "figures.rates.rate_table",
-        runs=rates.rate_runs,
+        experiment="rates",
     ),
     Item(
         "figure",
@@ -241,7 +268,7 @@ CONTROLS = (
         "Test accuracy of vanilla PC and HEP over multiples of the printed rate, a panel per data set and depth; "
         "the bands are the paper's.",
         "figures.rates.rate_figure",
-        runs=rates.rate_runs,
+        experiment="rates",
     ),
     Item(
         "figure",
@@ -249,46 +276,46 @@ CONTROLS = (
         "Direction of the weight steps",
         "Cosine of every matrix's step to that of backprop, before and after training, for PC, HEP and DFA.",
         "figures.layers.gradients",
-        runs=ablations.gradient_runs,
+        experiment="ablations",
     ),
 )
 
-REMEDIES = (
+BASELINES = (
     Item(
         "table",
-        "remedies",
-        "The remedies on one benchmark",
+        "baselines",
+        "The baselines on one benchmark",
         "Every method with one budget of tuning: accuracy, processor time, extra parameters, and whether it is "
         "local. Methods whose network has forward skips stand in a block of their own.",
-        "tables.baselines.remedy_table",
-        runs=baselines.remedy_runs,
+        "tables.baselines.baseline_table",
+        experiment="baselines",
     ),
     Item(
         "figure",
-        "remedies",
-        "The remedies against depth",
+        "baselines",
+        "The baselines against depth",
         "Test accuracy of every method over depth, a panel per family, with BP and vanilla PC in grey in each: "
         "methods that compute the steps of backpropagation, methods with feedback matrices, predictive coding, "
         "and networks with forward skips.",
-        "figures.baseline_panels.remedy_accuracies",
-        runs=baselines.remedy_runs,
+        "figures.baselines.baseline_accuracies",
+        experiment="baselines",
     ),
     Item(
         "figure",
-        "remedy_gradients",
+        "baseline_gradients",
         "Direction of the steps of each method",
-        "Cosine of every matrix's step to that of backprop, a panel per rule: dashed before training, solid after "
-        "it. A method that computes the steps of backpropagation lies at 1.",
-        "figures.baseline_panels.remedy_gradients",
-        runs=baselines.remedy_runs,
+        "Cosine of every matrix's step to that of backprop, a panel per method: dashed before training, solid "
+        "after it. A method that computes the steps of backpropagation lies at 1.",
+        "figures.baselines.baseline_gradients",
+        experiment="baselines",
     ),
     Item(
         "table",
         "predictions",
         "What we expected",
-        "Predictions written down before any remedy was run, judged as the claims of the paper are.",
+        "Predictions written down before any baseline was run, judged as the claims of the paper are.",
         "claims.predictions.predictions",
-        runs=baselines.remedy_runs,
+        experiment="baselines",
     ),
 )
 
@@ -299,7 +326,7 @@ PROPAGATION = (
         "The law of the transient",
         "The first error of each layer lies on a line: the backprop error times a power of the step size.",
         "figures.propagation.transient",
-        traces=flat(plan.arrivals),
+        traces=flat(relaxations.arrivals),
     ),
     Item(
         "figure",
@@ -307,7 +334,7 @@ PROPAGATION = (
         "The steady state",
         "The error of each layer after the last step, beside that at rest: the product of Jacobians.",
         "figures.propagation.steady",
-        traces=flat(plan.settled),
+        traces=flat(relaxations.settled),
     ),
     Item(
         "figure",
@@ -315,15 +342,15 @@ PROPAGATION = (
         "During training",
         "The heat maps of PC and HEP at some epochs of training.",
         "figures.propagation.during_training",
-        traces=flat(plan.training_moments),
+        traces=flat(relaxations.training_moments),
     ),
     Item(
         "figure",
         "propagation_rules",
-        "All rules",
-        "The heat maps of every learning rule on one network; a rule without relaxation has its errors at once.",
+        "All methods",
+        "The heat maps of every method on one network; a method without relaxation has its errors at once.",
         "figures.propagation.rules",
-        traces=flat(plan.rules),
+        traces=flat(relaxations.rules),
     ),
     Item(
         "figure",
@@ -332,7 +359,7 @@ PROPAGATION = (
         "The error of each layer in single precision, in double precision, and in a form without rounding of the "
         "states.",
         "figures.propagation.floor",
-        traces=flat(plan.arithmetics),
+        traces=flat(relaxations.arithmetics),
     ),
     Item(
         "table",
@@ -340,30 +367,61 @@ PROPAGATION = (
         "Adam at other step sizes",
         "The step sizes that give the paper's two Adam columns.",
         "tables.propagation.step_table",
-        traces=flat(plan.step_sizes),
+        traces=flat(relaxations.step_sizes),
     ),
 )
 
 SECTIONS = {
     "The paper's tables and figures": PAPER,
     "The readings of the paper": READINGS,
-    "Controls": CONTROLS,
-    "The remedies": REMEDIES,
+    "Ablations": ABLATIONS,
+    "The baselines": BASELINES,
     "Signal propagation beyond the paper": PROPAGATION,
 }
 
 
-ITEMS = {(item.kind, item.name): item for items in SECTIONS.values() for item in items}
-HEADINGS = {(item.kind, item.name): heading for heading, items in SECTIONS.items() for item in items}
+_NAMED = {(item.kind, item.name): item for items in SECTIONS.values() for item in items}
+OWN = "Your experiments"
+_ROWS_OF_A_FIGURE = 60
 
 
-def of_kind(kind: str) -> dict[str, Item]:
-    """The tables, or the figures, by name."""
-    return {name: item for (its, name), item in ITEMS.items() if its == kind}
+def sections(config: Config) -> dict[str, list[Item]]:
+    """The tables and figures that a configuration asks for, under their headings.
+
+    Each experiment has a table and a figure of its name.
+    """
+    found = {heading: [item for item in items if item.of(config)] for heading, items in SECTIONS.items()}
+    headings = {item.experiment: heading for heading, items in SECTIONS.items() for item in items}
+    own: list[Item] = []
+    for block in config["experiments"]:
+        name = block["name"]
+        for item in _of_block(name, block.get("title", name)):
+            if (item.kind, name) not in _NAMED and not (item.kind == "figure" and _too_many(config, name)):
+                found.get(headings.get(name, OWN), own).append(item)
+    return {heading: items for heading, items in {OWN: own, **found}.items() if items}
 
 
-def item(kind: str, name: str) -> Item:
+def _of_block(name: str, title: str) -> tuple[Item, Item]:
+    table, figure = _OF_ANY
+    return (
+        Item("table", name, title, "A row per method and setting, a column per place.", table, experiment=name),
+        Item("figure", name, title, "Test accuracy of every method.", figure, experiment=name),
+    )
+
+
+def _too_many(config: Config, experiment: str) -> bool:
+    """Whether an experiment has more rows than a figure can show; its table has them."""
+    return len(plan(config).of(experiment)) > _ROWS_OF_A_FIGURE
+
+
+def items(config: Config) -> dict[tuple[str, str], Item]:
+    """The same by kind and name."""
+    return {(item.kind, item.name): item for own in sections(config).values() for item in own}
+
+
+def item(config: Config, kind: str, name: str) -> Item:
     """The table or figure of that name; SpecError lists them where there is none."""
-    if (kind, name) not in ITEMS:
-        raise SpecError(f"{kind}: {name!r} does not exist; it takes {', '.join(of_kind(kind))}")
-    return ITEMS[kind, name]
+    found = items(config)
+    if (kind, name) not in found:
+        raise SpecError(f"{kind}: {name!r} does not exist; it takes {', '.join(n for k, n in found if k == kind)}")
+    return found[kind, name]

@@ -11,11 +11,11 @@ from pathlib import Path
 import pandas as pd
 
 from highways.analysis.commands import make_table
-from highways.analysis.data.cells import cells_at, strength_cells
+from highways.analysis.data.cells import cell, strength_cells
 from highways.analysis.data.notes import place_label, printed_sigma_v
 from highways.analysis.data.rendering import Table, frame_to_markdown
 from highways.errors import UserError
-from highways.experiments.ablations import arms
+from highways.experiments.plan import plan
 from highways.experiments.results import Sources
 from highways.experiments.runs import Config
 from highways.files import write_text
@@ -84,12 +84,12 @@ def _stability(tables: Tables) -> pd.DataFrame:
     return shown.map(lambda points: "not run" if pd.isna(points) else f"{points:.1f}")
 
 
-def _controls(*names: str) -> Callable[[Tables], pd.DataFrame]:
-    """Some rows of the table of controls, without the columns that they leave empty."""
+def _ablations(*names: str) -> Callable[[Tables], pd.DataFrame]:
+    """Some rows of the table of ablations, without the columns that they leave empty."""
 
     def frame(tables: Tables) -> pd.DataFrame:
-        titles = {arm.name: arm.title for arm in arms(tables.config)}
-        rows = tables.frame("controls").loc[[titles[name] for name in names]]
+        titles = {variant.name: variant.title for variant in plan(tables.config).of("ablations")}
+        rows = tables.frame("ablations").loc[[titles[name] for name in names]]
         return rows.loc[:, (rows != "").any()]
 
     return frame
@@ -101,8 +101,8 @@ def _strength(tables: Tables) -> pd.DataFrame:
     factor = tables.config["highway"]["sigma_v"] / printed
     other = f"α of the same product with σ_v = {printed:g}"
     rows = {
-        f"{alpha:g}": {other: f"{alpha * factor:g}", "Accuracy": cell.text}
-        for alpha, cell in strength_cells(tables.config, tables.sources.runs).items()
+        f"{alpha:g}": {other: f"{alpha * factor:g}", "Accuracy": own.text}
+        for alpha, own in strength_cells(tables.config, tables.sources.runs).items()
     }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis(
         f"α with σ_v = {tables.config['highway']['sigma_v']:g}"
@@ -112,12 +112,12 @@ def _strength(tables: Tables) -> pd.DataFrame:
 def _rates(tables: Tables) -> pd.DataFrame:
     """Vanilla PC by learning rate, on the seed of the sweep."""
     columns = {}
-    for arm in arms(tables.config):
-        if arm.name == "pc_rates":
-            sweep = cells_at(arm.config, tables.sources.runs, [arm.cell])[arm.cell].sweep
+    for variant in plan(tables.config).of("ablations"):
+        if variant.name == "pc_rates":
+            sweep = cell(variant, tables.sources.runs).sweep
             assert sweep is not None
             accuracies = zip(sweep["lr"], sweep["test_accuracy"], strict=True)
-            columns[f"L={arm.cell[1]}"] = {
+            columns[f"L={variant.depth}"] = {
                 f"{rate:g}": "not run" if pd.isna(accuracy) else f"{100 * accuracy:.1f}"
                 for rate, accuracy in accuracies
             }
@@ -143,7 +143,7 @@ def _multiples(tables: Tables) -> pd.DataFrame:
 
 def _baselines(tables: Tables) -> pd.DataFrame:
     """Accuracy of every method on MNIST."""
-    frame = tables.frame("remedies").reset_index("Network", drop=True)
+    frame = tables.frame("baselines").reset_index("Network", drop=True)
     return frame[[column for column in frame if str(column).startswith("MNIST")]]
 
 
@@ -163,9 +163,9 @@ BLOCKS: dict[str, Callable[[Tables], pd.DataFrame]] = {
     "stability": _stability,
     "density": lambda tables: tables.frame("density"),
     "strength": _strength,
-    "backprop_128": _controls("short_schedule", "no_exception"),
-    "chain": _controls("hep", "no_chain", "redraw", "dfa", "pc"),
-    "learning_rate": _controls("pc", "pc_rates", "pc_4T", "hep"),
+    "backprop_128": _ablations("short_schedule", "no_exception"),
+    "chain": _ablations("hep", "no_chain", "redraw", "dfa", "pc"),
+    "learning_rate": _ablations("pc", "pc_rates", "pc_4T", "hep"),
     "rates": _rates,
     "multiples": _multiples,
     "readings": _readings,

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from highways.cli.shared import add_config, add_sources, command, read_config, read_sources
+from highways.cli.shared import add_config, add_folder, add_sources, command, read_config, read_sources
 
 
 def add_analysis(commands: Any) -> None:
@@ -20,7 +20,7 @@ def add_analysis(commands: Any) -> None:
         parser.add_argument("name", help="a wrong name lists the right ones")
         add_config(parser)
         add_sources(parser)
-        parser.add_argument("--out", type=Path, default=Path(f"results/{folder}"), metavar="FOLDER")
+        add_folder(parser, "--out", folder, f"of the {folder}")
     select = command(
         commands,
         "select",

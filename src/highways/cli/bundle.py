@@ -8,6 +8,7 @@ from typing import Any
 from highways.cli.shared import (
     add_config,
     add_data_dir,
+    add_folder,
     add_reference,
     add_runs,
     command,
@@ -26,11 +27,11 @@ def add_bundle(commands: Any) -> None:
         _bundle,
         "pack unfinished runs for a machine that has torch and numpy only",
         "Data, code and specs in one file; README.txt inside says how to run it.\n\n"
-        "  highways bundle --only paper/mnist/L032/hep --out hep32.tar.gz\n"
+        "  highways bundle --only depth/mnist/L032/hep --out hep32.tar.gz\n"
         "  highways collect highways-bundle",
     )
     bundle.add_argument("--only", default="", metavar="TEXT", help="runs whose path contains this")
-    bundle.add_argument("--selections", type=Path, default=Path("results/selections"), metavar="FOLDER")
+    add_folder(bundle, "--selections", "selections", "of the choices made")
     add_data_dir(bundle)
     bundle.add_argument("--out", type=Path, default=Path("highways-bundle.tar.gz"), metavar="FILE")
     collect = command(

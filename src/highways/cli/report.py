@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from highways.cli.shared import add_config, add_sources, command, read_config, read_sources
+from highways.cli.shared import add_config, add_folder, add_sources, command, read_config, read_sources
 
 LOST = 4
 
@@ -37,7 +37,7 @@ def add_report(commands: Any) -> None:
         "From records and traces alone: nothing is trained. What was not run says so.\n"
         "Exit code 1 where something could not be made, such as from a broken trace; the rest is made.",
     )
-    report.add_argument("--out", type=Path, default=Path("results"), metavar="FOLDER", help="default: %(default)s")
+    add_folder(report, "--out", "", "that gets all")
     report.add_argument(
         "--only-page",
         action="store_true",

@@ -3,13 +3,14 @@
 import argparse
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from highways.experiments import own_data
 from highways.experiments.configuration import all_runs, load, validate
 from highways.experiments.relaxations import all_propagations
-from highways.experiments.results import Folder, Reference, Results, Sources
+from highways.experiments.results import Folder, Reference, Results, Sources, results_of
 from highways.experiments.runs import Config, Run, idle
 from highways.files import short, strict_json
 from highways.specs.fields import SpecError
@@ -41,23 +42,34 @@ def add_config(parser: argparse._ActionsContainer) -> None:
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
-    _add_folder(parser, "--runs", "results/runs", "of the run records")
+    add_folder(parser, "--runs", "runs", "of the run records")
 
 
 def add_sources(parser: argparse.ArgumentParser) -> None:
     """What tables and figures are made from: the user's records and traces, and the reference behind them."""
     add_runs(parser)
-    _add_folder(parser, "--traces", "results/propagation", "of the traces of `propagate`")
+    add_folder(parser, "--traces", "propagation", "of the traces of `propagate`")
     add_reference(parser)
 
 
-def _add_folder(parser: argparse.ArgumentParser, name: str, default: str, of_what: str) -> None:
-    text = f"folder {of_what} (default: %(default)s)"
-    parser.add_argument(name, type=Path, default=Path(default), metavar="FOLDER", help=text)
+def add_folder(parser: argparse.ArgumentParser, name: str, below: str, of_what: str) -> None:
+    """A folder that is by default below the results of the configuration; `read_config` settles it."""
+    place = f"RESULTS/{below}" if below else "RESULTS"
+    text = f"folder {of_what} (default: {place}; RESULTS is pathvars.results of the configuration, else results)"
+    parser.add_argument(name, type=Path, default=_BelowResults(below), metavar="FOLDER", help=text)
+
+
+@dataclass(frozen=True)
+class _BelowResults:
+    """A default that the configuration decides."""
+
+    below: str
 
 
 def add_reference(parser: argparse.ArgumentParser) -> None:
-    _add_folder(parser, "--reference", "results/reference", "of the results that come with the project")
+    text = "folder of the results that come with the project (default: %(default)s)"
+    default = Path("results/reference")
+    parser.add_argument("--reference", type=Path, default=default, metavar="FOLDER", help=text)
 
 
 def read_sources(options: argparse.Namespace, config: Config) -> Sources:
@@ -95,13 +107,19 @@ def stopped(stop: Interrupted) -> int:
 
 
 def read_config(options: argparse.Namespace) -> Config:
-    """The whole configuration of a file or a JSON text, which may hold a part of one."""
-    text: str = options.config
-    if not text.lstrip().startswith("{"):
-        return load(text)
+    """The whole configuration of a file or a JSON text, which may hold a part of one.
+
+    Folders that the options leave to it are settled with it.
+    """
     from highways.experiments.config_files import completed
 
-    return validate(completed(parse_json(text, "--config")))
+    text: str = options.config
+    written = text.lstrip().startswith("{")
+    config = validate(completed(parse_json(text, "--config"))) if written else load(text)
+    for name, value in vars(options).items():
+        if isinstance(value, _BelowResults):
+            setattr(options, name, results_of(config) / value.below)
+    return config
 
 
 def read_data_block(options: argparse.Namespace) -> Config:

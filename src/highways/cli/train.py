@@ -20,6 +20,7 @@ from highways.cli.shared import (
     refuse_idle,
     stopped,
 )
+from highways.experiments.plan import plan
 from highways.experiments.runs import cell_spec, idle
 from highways.experiments.settings_file import chosen_settings
 from highways.files import read_json, short, strict_json
@@ -203,13 +204,15 @@ def _spec(options: argparse.Namespace) -> RunSpec:
     if missing:
         raise SpecError(f"nothing to train: give --spec, or {', '.join('--' + name for name in missing)}")
     config = read_config(options)
+    variant = plan(config).first(options.dataset, options.depth, options.method)
     depths = sorted(row["depth"] for row in config["settings"])
-    if options.depth not in depths:
+    if variant is None and options.depth not in depths:
         raise SpecError(
             f"--depth: settings: no row for depth {options.depth}, but for {', '.join(map(str, depths))}; add one "
             f"or take the settings of another depth, as in --depth {depths[0]} --set network.depth={options.depth}"
         )
-    return cell_spec(config, options.dataset, options.depth, options.method, options.seed or 0)
+    changes = {} if variant is None else variant.fixed
+    return cell_spec(config, options.dataset, options.depth, options.method, options.seed or 0, changes)
 
 
 def _changed(spec: RunSpec, changes: list[str]) -> RunSpec:

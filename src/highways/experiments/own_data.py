@@ -67,6 +67,11 @@ def place_of(config: Config, name: str) -> Path:
     return next((path for path in kept if path.is_file()), kept[-1])
 
 
+def state(config: Config) -> str:
+    """What the files of all own data sets look like on the disk, in words that change where they do."""
+    return repr([[_version(path) for path in own_files(place_of(config, one["name"]))] for one in config["data"]])
+
+
 def classes_of(config: Config, name: str) -> int:
     """The number of classes of a data set, of the project's or an own one."""
     return (DATASETS[name] if name in DATASETS else images_of(config, name)).classes

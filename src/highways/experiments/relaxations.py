@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from highways.experiments.runs import Config, Run, cell_runs, cell_spec
+from highways.experiments.plan import plan
+from highways.experiments.runs import Config, Run, asked_kernel, cell_spec
 from highways.propagation.spec import RELAXATIONS, Propagation
 from highways.specs.registry import METHODS
 from highways.specs.run import Inference, Learning, RunSpec
@@ -110,11 +111,21 @@ def training_moments(config: Config) -> dict[tuple[str, int], list[Propagation]]
 
 
 def trained_runs(config: Config) -> list[Run]:
-    """The runs whose weights are kept at those epochs."""
-    during = config["propagation"]["during_training"]
-    single = {**config, "seeds": [during["seed"]]}
-    cells = [(config["propagation"]["dataset"], during["depth"], method) for method in during["methods"]]
-    return [run for cell in cells for run in cell_runs(single, *cell)]
+    """The runs whose weights are kept at those epochs; one that waits for a choice says so."""
+    if config["propagation"] is None:
+        return []
+    during, dataset = config["propagation"]["during_training"], config["propagation"]["dataset"]
+    found = []
+    for method in during["methods"]:
+        variant = plan(config).first(dataset, during["depth"], method)
+        if variant is None:
+            spec = cell_spec(config, dataset, during["depth"], method, during["seed"])
+            found.append(Run(spec.path, spec, kernel=asked_kernel(config, during["depth"], None)))
+        else:
+            selection = None if variant.choice is None else variant.folder
+            spec = variant.spec(during["seed"])
+            found.append(Run(f"{variant.folder}/seed{spec.seed}", spec, selection, kernel=variant.kernel))
+    return found
 
 
 def untrained(
@@ -143,6 +154,8 @@ def flat(groups: Groups) -> Callable[[Config], list[Propagation]]:
     """The relaxations of a grouping, each once."""
 
     def relaxations(config: Config) -> list[Propagation]:
+        if config["propagation"] is None:
+            return []
         return list({one.path: one for seeds in groups(config).values() for one in seeds}.values())
 
     return relaxations

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from highways.errors import UserError
-from highways.experiments.runs import Run, sweep_runs
+from highways.experiments.runs import Run
 from highways.files import write_text
 from highways.propagation.spec import Propagation
 
@@ -41,6 +41,11 @@ class Sources:
     runs: Folder
     traces: Folder
     reference: Path = Path("results/reference")
+
+
+def results_of(config: Mapping[str, Any]) -> Path:
+    """The folder below which a configuration has everything that is made."""
+    return Path(config.get("pathvars", {}).get("results", "results"))
 
 
 def places(folder: Folder, path: str, ending: str) -> Iterator[tuple[Path, bool]]:
@@ -138,8 +143,7 @@ def _by_hash(files: Mapping[str, str]) -> dict[str, str]:
 
 def sweeps(runs: Iterable[Run]) -> dict[str, list[Run]]:
     """The runs that decide each selection, by its name."""
-    runs = list(runs)
-    return {name: sweep_runs(runs, name) for name in sorted({run.selection for run in runs if run.selection})}
+    return dict(sorted((run.selection, list(run.sweep)) for run in runs if run.selection))
 
 
 def sweep_hash(hashes: Iterable[str]) -> str:

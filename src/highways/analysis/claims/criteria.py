@@ -238,7 +238,7 @@ def _ratio_of_spreads(a: Sample, b: Sample) -> tuple[float, float]:
 
 
 def measured(claim: Claim, by: Accuracies) -> Iterator[Part]:
-    """What a control comes to, without a verdict: the paper gives no number to hold it to."""
+    """What an ablation comes to, without a verdict: the paper gives no number to hold it to."""
     for dataset, depth, _ in _cells(claim):
         where, sample = place_label(dataset, depth), by.accuracy(dataset, depth, claim["method"])
         yield (

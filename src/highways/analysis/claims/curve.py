@@ -18,7 +18,8 @@ from highways.analysis.data.notes import cell_label, cell_notes, counted, place_
 from highways.analysis.data.rendering import Table
 from highways.analysis.figures import drawing, style
 from highways.analysis.tables.conventions import reading_cells
-from highways.experiments.readings import Reading, curve, settings_of
+from highways.experiments.plan import plan
+from highways.experiments.readings import CURVE, Reading, readings, settings_of
 from highways.experiments.results import Folder
 from highways.experiments.runs import CellKey, Config
 from highways.methods import METHODS
@@ -57,7 +58,7 @@ class Judged:
 
     @property
     def default(self) -> bool:
-        return self.reading.settings == settings_of(self.reading.base)
+        return self.reading.default
 
 
 @dataclass(frozen=True)
@@ -80,14 +81,14 @@ def _claim() -> Claim:
 
 def places(config: Config) -> list[tuple[str, int]]:
     """The places of the curve: data set and depth."""
-    return [(cell["dataset"], cell["depth"]) for cell in config["specification_curve"]["cells"]]
+    return list(dict.fromkeys(variant.place for variant in plan(config).of(CURVE)))
 
 
 def judged(config: Config, folder: Folder) -> list[Judged]:
     """Every reading with its verdicts, the smallest gap at the first place first, those without a gap last."""
     claim = _claim()
     found = []
-    for reading in curve(config):
+    for reading in readings(config, CURVE):
         cells = reading_cells(reading, folder)
         verdicts = {}
         for dataset, depth in places(config):

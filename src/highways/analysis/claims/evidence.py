@@ -10,13 +10,12 @@ from typing import Any, Protocol
 from scipy import stats
 
 from highways import paper
-from highways.analysis.data.cells import CHANCE, Cell, cells_at, density_cells, depth_cells, strength_cells
+from highways.analysis.data.cells import CHANCE, Cell, cells, density_cells, depth_cells, strength_cells
 from highways.analysis.data.propagation import traces
-from highways.analysis.tables.baselines import remedy_cells
-from highways.experiments.ablations import arms
-from highways.experiments.baselines import Remedy, remedy_runs
+from highways.experiments.plan import plan
 from highways.experiments.results import Folder
-from highways.experiments.runs import CellKey, Config, Run, sweep_config, table_runs
+from highways.experiments.runs import CellKey, Config, Run
+from highways.experiments.variants import Variant
 from highways.methods import METHODS
 from highways.propagation.spec import Propagation
 from highways.propagation.trace import Trace
@@ -170,26 +169,24 @@ class Ours(_Methods):
         return density_cells(self.config, self.runs)
 
     @cached_property
-    def _controls(self) -> dict[tuple[str, int, str], tuple[str, Cell]]:
-        """The title and the cell of every control, by data set, depth and name."""
-        return {
-            (*arm.cell[:2], arm.name): (arm.title, cells_at(arm.config, self.runs, [arm.cell])[arm.cell])
-            for arm in arms(self.config)
-        }
+    def _ablations(self) -> dict[tuple[str, int, str], tuple[str, Cell]]:
+        """The title and the cell of every ablation, by data set, depth and name."""
+        found = cells(plan(self.config).of("ablations"), self.runs)
+        return {(*variant.place, variant.name): (variant.title, cell) for variant, cell in found.items()}
 
     @cached_property
-    def remedies(self) -> Mapping[Remedy, Cell]:
-        return remedy_cells(self.config, self.runs)
+    def baselines(self) -> Mapping[Variant, Cell]:
+        return cells(plan(self.config).of("baselines"), self.runs)
 
-    @cached_property
+    @property
     def all_runs(self) -> Mapping[str, Run]:
-        """The runs of the table and of the remedies, by path."""
-        return {run.path: run for run in (*table_runs(self.config), *remedy_runs(self.config))}
+        """The runs of the configuration, by path."""
+        return plan(self.config).runs
 
     def accuracy(self, dataset: str, depth: int, method: str) -> Sample | None:
-        """Of a method of the table, or of the control of that name."""
+        """Of a method of the table, or of the ablation of that name."""
         if method not in METHODS:
-            places = self._controls.items()
+            places = self._ablations.items()
             found = {at: cell for (where, at, name), (_, cell) in places if (where, name) == (dataset, method)}
             return None if depth not in found else sample(found[depth], stand_in(None, found, depth))
         cell = self._depth.get((dataset, depth, method))
@@ -203,33 +200,33 @@ class Ours(_Methods):
     def title(self, method: str) -> str:
         if method in METHODS:
             return super().title(method)
-        return next(title for (_, _, name), (title, _) in self._controls.items() if name == method)
+        return next(title for (_, _, name), (title, _) in self._ablations.items() if name == method)
 
     def strength(self) -> Mapping[float, Sample | None]:
-        block = self.config["strength_sweep"]
-        if (block["dataset"], block["depth"]) != paper.strength_place():
+        places = {variant.place for variant in plan(self.config).of("strength")}
+        if places != {paper.strength_place()}:
             return {}
-        table = self._spread(block["dataset"], block["depth"], "hep")
+        table = self._spread(*paper.strength_place(), "hep")
         return {alpha: sample(cell, table) for alpha, cell in self._strength.items()}
 
     def epochs(self, sweep: str | None) -> int:
-        """The epochs of the runs of a sweep, strength or density, or of the table."""
-        config = self.config if sweep is None else sweep_config(self.config, sweep)
-        return int(config["training"]["epochs"])
+        """The epochs of the runs of a sweep, strength or density, or of the configuration."""
+        own = [] if sweep is None else plan(self.config).of(sweep)
+        return own[0].example.epochs if own else int(self.config["training"]["epochs"])
 
     def density(self, every: int) -> Sample | None:
-        block = self.config["density_sweep"]
-        if every not in paper.spacings(block["dataset"], block["depth"]):
+        places = {variant.place for variant in plan(self.config).of("density")}
+        if len(places) != 1 or every not in paper.spacings(*(place := places.pop())):
             return None
         cell = self._density.get(every)
-        printed = paper.density(block["dataset"], block["depth"], every)
+        printed = paper.density(*place, every)
         return None if cell is None else sample(cell, stand_in(printed, self._density, every))
 
     @property
     def relaxes_as_the_paper(self) -> bool:
         """Whether the traces have the paper's depth, steps and step size."""
         block = self.config["propagation"]
-        return {key: block[key] for key in paper.relaxation()} == paper.relaxation()
+        return block is not None and {key: block[key] for key in paper.relaxation()} == paper.relaxation()
 
     def traces(self, wanted: Sequence[Propagation]) -> list[Trace]:
         return traces(wanted, self.traces_folder)

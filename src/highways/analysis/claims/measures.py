@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from highways.analysis.claims.evidence import Ours
 from highways.analysis.claims.parts import MEASURED, Claim, Part, missing
 from highways.analysis.data.frame import layers
-from highways.analysis.data.notes import place_label
+from highways.analysis.data.notes import label, place_label
 
 _SMALL = 1e-3  # of the gradient of the output matrix
 
@@ -14,15 +14,15 @@ def inner_layers(claim: Claim, by: Ours) -> Iterator[Part]:
     """How many hidden matrices have a gradient under a thousandth of that of the output matrix, after training."""
     place = (claim["dataset"], claim["depth"])
     for name in claim["rules"]:
-        found = [(one, cell) for one, cell in by.remedies.items() if one.name == name and one.cell[:2] == place]
+        found = [(one, cell) for one, cell in by.baselines.items() if one.name == name and one.place == place]
         records = [path for _, cell in found for path in cell.records]
         if not records:
             yield missing(f"{place_label(*place)} {name}")
             continue
-        ((remedy, _),) = found
+        ((variant, _),) = found
         small, hidden = _small_gradients(by, records)
         text = f"{small:.3g} of {hidden} hidden matrices, a mean over {len(records)} seeds"
-        yield Part(f"{place_label(*place)} {remedy.label}", text, MEASURED)
+        yield Part(f"{place_label(*place)} {label(variant)}", text, MEASURED)
 
 
 def _small_gradients(by: Ours, records: list[str]) -> tuple[float, int]:

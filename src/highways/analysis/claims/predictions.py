@@ -1,4 +1,4 @@
-"""What we expected of the remedies before any was run, judged by the rules that judge the paper's claims."""
+"""What we expected of the baselines before any was run, judged by the rules that judge the paper's claims."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -20,18 +20,19 @@ from highways.analysis.claims.parts import (
     overall,
 )
 from highways.analysis.claims.verdict import STATISTICS, Judged, in_words
-from highways.analysis.data.cells import Cell
-from highways.analysis.data.notes import conventions_note, kernel_notes, plain
+from highways.analysis.data.cells import Cell, cells
+from highways.analysis.data.notes import conventions_note, kernel_notes, label, plain
 from highways.analysis.data.rendering import Table
-from highways.analysis.tables.baselines import cell_name, marks, remedy_cells
-from highways.experiments.baselines import Remedy
+from highways.analysis.tables.baselines import cell_name, marks, start
+from highways.experiments.plan import plan
 from highways.experiments.results import Folder
 from highways.experiments.runs import CellKey, Config
+from highways.experiments.variants import Variant
 from highways.files import packaged
 
 DATASETS = ["mnist"]  # every prediction is about MNIST
 _FILE = "predictions.yaml"
-_AT_ONE_RATE = "dkp_no_gain"  # it is about two rules at one learning rate; the benchmark tunes each for itself
+_AT_ONE_RATE = "dkp_no_gain"  # it is about two methods at one learning rate; the benchmark tunes each for itself
 
 
 def claims() -> list[Claim]:
@@ -40,19 +41,19 @@ def claims() -> list[Claim]:
 
 
 @dataclass(frozen=True, eq=False)
-class Remedied:
-    """The accuracies of the remedies, by their names in the configuration."""
+class Benchmark:
+    """The accuracies of the baselines, by their names in the configuration."""
 
     cells: Mapping[CellKey, Cell]
     titles: Mapping[str, str]
     starts: Mapping[CellKey, str]
 
     @classmethod
-    def of(cls, cells: Mapping[Remedy, Cell]) -> "Remedied":
+    def of(cls, found: Mapping[Variant, Cell]) -> "Benchmark":
         return cls(
-            {(*remedy.cell[:2], remedy.name): cell for remedy, cell in cells.items()},
-            {remedy.name: remedy.label for remedy in cells},
-            {(*remedy.cell[:2], remedy.name): remedy.start for remedy in cells},
+            {(*variant.place, variant.name): cell for variant, cell in found.items()},
+            {variant.name: label(variant) for variant in found},
+            {(*variant.place, variant.name): start(variant) for variant in found},
         )
 
     def accuracy(self, dataset: str, depth: int, method: str) -> Sample | None:
@@ -64,26 +65,26 @@ class Remedied:
     def _rate(self, dataset: str, depth: int, method: str) -> float | None:
         cell = self.cells.get((dataset, depth, method))
         chosen = None if cell is None else cell.selection
-        return None if chosen is None else float(chosen.settings["learning.lr"])
+        return None if chosen is None else chosen.settings.get("learning.lr")
 
     def title(self, method: str) -> str:
         return self.titles[method]
 
     def different_starts(self, dataset: str, depth: int, methods: Iterable[str]) -> str:
-        """In words, how the rules differ before they learn at all; empty where they do not."""
+        """In words, how the methods differ before they learn at all; empty where they do not."""
         starts = {method: self.starts[dataset, depth, method] for method in methods}
         if len(set(starts.values())) < 2:
             return ""
         return "not alike: " + ", ".join(f"{self.title(name)} has {start}" for name, start in starts.items())
 
     def different_rates(self, dataset: str, depth: int, methods: Iterable[str]) -> str:
-        """In words, the learning rates that were chosen for the rules; empty where they are one."""
+        """In words, the learning rates that were chosen for the methods; empty where they are one."""
         rates = [self._rate(dataset, depth, method) for method in methods]
         return f"tuned apart, to the rates {plain(rates)}" if len(set(rates)) > 1 else ""
 
 
-def _parts(claim: Claim, by: Remedied) -> Iterator[Part]:
-    """The parts of a prediction, each with what else differs between the two rules that it compares."""
+def _parts(claim: Claim, by: Benchmark) -> Iterator[Part]:
+    """The parts of a prediction, each with what else differs between the two methods that it compares."""
     compared = [claim[key] for key in ("method", "with", "than", "better") if key in claim]
     for depth, part in zip(claim["depths"], CELL_RULES[claim["rule"]](claim, by), strict=True):
         if part.verdict == NOT_RUN:
@@ -101,22 +102,22 @@ def _parts(claim: Claim, by: Remedied) -> Iterator[Part]:
 
 def judge(config: Config, folder: Folder) -> list[Judged]:
     """The verdict on every prediction, in the order of predictions.yaml."""
-    return _judged(remedy_cells(config, folder))
+    return _judged(cells(plan(config).of("baselines"), folder))
 
 
-def _judged(cells: Mapping[Remedy, Cell]) -> list[Judged]:
-    by = Remedied.of(cells)
+def _judged(found: Mapping[Variant, Cell]) -> list[Judged]:
+    by = Benchmark.of(found)
     parts = [(claim, corrected(_parts(claim, by))) for claim in claims()]
     return [
-        Judged(claim["id"], claim["claim"], "", overall(found), found, "snakemake table_predictions")
-        for claim, found in parts
+        Judged(claim["id"], claim["claim"], "", overall(own), own, "snakemake table_predictions")
+        for claim, own in parts
     ]
 
 
 def predictions(config: Config, folder: Folder) -> Table:
     """One row per prediction."""
-    cells = remedy_cells(config, folder)
-    judged = _judged(cells)
+    found = cells(plan(config).of("baselines"), folder)
+    judged = _judged(found)
     rows = [
         {
             "Prediction": one.claim,
@@ -130,16 +131,16 @@ def predictions(config: Config, folder: Folder) -> Table:
     written = packaged(_FILE)["date"]
     return Table(
         "predictions",
-        f"What we expected of the remedies: of {len(judged)} predictions: {in_words(judged)}",
+        f"What we expected of the baselines: of {len(judged)} predictions: {in_words(judged)}",
         pd.DataFrame(rows).set_index("Prediction"),
         pd.DataFrame([row for one in judged for row in one.long]).drop(columns="on_paper"),
         (
-            f"Written on {written}, before any remedy was run on this benchmark, and not changed since. What was "
+            f"Written on {written}, before any of them was run on this benchmark, and not changed since. What was "
             f"known then stands at the top of that file, src/highways/{_FILE}; three more runs of DFA, two "
-            "at depth 16 and one at 32, had ended a quarter of an hour before (docs/remedies.md).",
+            "at depth 16 and one at 32, had ended a quarter of an hour before (docs/baselines.md).",
             *STATISTICS,
-            *marks(cells),
-            *kernel_notes({cell_name(remedy): cell for remedy, cell in cells.items()}),
+            *marks(found),
+            *kernel_notes({cell_name(variant): cell for variant, cell in found.items()}),
             conventions_note(config),
         ),
     )

@@ -62,7 +62,7 @@ METHOD = (
 )
 _ELSEWHERE = Part("the paper's depth and steps", "not run", NOT_RUN)
 _TARGETS = {"strength": "figure_strength", "density": "table_density", None: "table_depth"}
-_CONTROLS, _TRACES = "table_controls", "snakemake propagation"
+_ABLATIONS, _TRACES = "table_ablations", "snakemake propagation"
 _SWEEPS = {"transition": "strength", "thinning": "density", "unstable": "density"}
 _ORDER = (HOLDS, CAVEAT, UNDECIDED, NOT_RUN, FAILS, CHECKED, MEASURED)
 
@@ -156,11 +156,11 @@ def _judged(claim: Claim, ours: Ours, before: dict[str, Judged]) -> Judged:
         return Judged(*head, overall(parts), parts, _TRACES, theirs)
     if rule in MEASURES:
         parts = tuple(MEASURES[rule](claim, ours))
-        return Judged(*head, overall(parts), parts, "snakemake table_remedies")
+        return Judged(*head, overall(parts), parts, "snakemake table_baselines")
     sweep = _SWEEPS.get(rule)
     found = shorter(tuple(ACCURACY_RULES[rule](claim, ours)), ours.epochs(sweep), paper.epochs())
     parts = corrected(found)
-    target = _CONTROLS if claim.get("controls") else _TARGETS[sweep]
+    target = _ABLATIONS if claim.get("ablations") else _TARGETS[sweep]
     return Judged(*head, overall(parts), parts, f"snakemake {target}", theirs)
 
 

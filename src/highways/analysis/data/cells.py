@@ -10,8 +10,10 @@ import pandas as pd
 
 from highways.analysis.data.frame import load, usable
 from highways.analysis.data.selection import Selection, select
+from highways.experiments.plan import plan
 from highways.experiments.results import Folder
-from highways.experiments.runs import CellKey, Config, Run, cell_runs, density_runs, strength_runs, sweep_config
+from highways.experiments.runs import CellKey, Config
+from highways.experiments.variants import Variant
 
 CHANCE = 10.0  # percent: the paper's data sets have ten classes
 
@@ -128,7 +130,7 @@ class Cell:
             "diverged": len(self.diverged),
             "values": ";".join(f"{value:g}" for value in self.accuracies.values()),
             "seeds": ";".join(str(seed) for seed in self.accuracies),
-            "learning_rate": None if self.selection is None else self.selection.settings["learning.lr"],
+            "learning_rate": None if self.selection is None else self.selection.settings.get("learning.lr"),
             "validation_drop": self.drop,
             "code_versions": self.code_versions,
         }
@@ -157,62 +159,46 @@ class Cell:
         return f"{self.mean:.1f} ± {self.std:.1f} (n={self.n}){lost}"
 
 
+def cells(variants: Iterable[Variant], folder: Folder) -> dict[Variant, Cell]:
+    """The cell of every variant."""
+    return {variant: cell(variant, folder) for variant in variants}
+
+
+def cell(variant: Variant, folder: Folder) -> Cell:
+    """What the runs of a variant come to."""
+    rows = load({run.path: run for run in variant.runs}, folder)
+    if variant.choice is None:
+        return Cell(variant.seeds, rows)
+    sweep = rows[~rows["selected"]]
+    selection = select(rows)
+    if selection is None:
+        return Cell(variant.seeds, rows.iloc[:0], sweep, waiting=rows[rows["selected"]])
+    # A candidate of full length is a run of the cell where it was chosen and its seed is reported.
+    reported = variant.seeds if variant.shares_seeds else ()
+    as_swept = sweep[(sweep["settings"] == selection.chosen) & sweep["seed"].isin(reported)]
+    chosen = pd.concat([as_swept, _as_selected(rows[rows["selected"]], selection.chosen)])
+    return Cell(variant.seeds, chosen, sweep, selection)
+
+
 def depth_cells(config: Config, folder: Folder) -> dict[CellKey, Cell]:
     """The cells of accuracy against depth, by data set, depth and method."""
-    keys = [(d, n, m) for d in config["datasets"] for n in config["depths"] for m in config["methods"]]
-    return cells_at(config, folder, keys)
+    return {variant.cell: found for variant, found in cells(plan(config).by_place("depth"), folder).items()}
 
 
-def cells_at(config: Config, folder: Folder, keys: Iterable[CellKey]) -> dict[CellKey, Cell]:
-    """The cells at these places, by data set, depth and method."""
-    keys = list(keys)
-    frame = load(_by_path(run for key in keys for run in cell_runs(config, *key)), folder)
-    return {key: _depth_cell(config, frame, key) for key in keys}
+def varied_cells(config: Config, folder: Folder, experiment: str, key: str) -> dict[Any, Cell]:
+    """The cells of an experiment that varies one key, by its value, in order."""
+    found = cells(plan(config).of(experiment), folder)
+    return dict(sorted((variant.given[key], own) for variant, own in found.items()))
 
 
 def strength_cells(config: Config, folder: Folder) -> dict[float, Cell]:
     """The cells of the strength sweep, by alpha."""
-    frame = load(_by_path(strength_runs(config)), folder)
-    seeds = tuple(sweep_config(config, "strength")["seeds"])
-    alphas = sorted(float(alpha) for alpha in config["strength_sweep"]["alphas"])
-    return {alpha: Cell(seeds, frame[frame["alpha"] == alpha]) for alpha in alphas}
+    return varied_cells(config, folder, "strength", "highway.alpha")
 
 
 def density_cells(config: Config, folder: Folder) -> dict[int, Cell]:
     """The cells of the density sweep, by the spacing k."""
-    frame = load(_by_path(density_runs(config)), folder)
-    seeds = tuple(sweep_config(config, "density")["seeds"])
-    return {k: Cell(seeds, frame[frame["every"] == k]) for k in sorted(config["density_sweep"]["every"])}
-
-
-def _by_path(runs: Iterable[Run]) -> dict[str, Run]:
-    return {run.path: run for run in runs}
-
-
-def _depth_cell(config: Config, frame: pd.DataFrame, key: CellKey) -> Cell:
-    dataset, depth, method = key
-    rows = frame[(frame["dataset"] == dataset) & (frame["depth"] == depth) & (frame["method"] == method)]
-    return table_cell(config, method, rows)
-
-
-def table_cell(config: Config, method: str, rows: pd.DataFrame) -> Cell:
-    """A cell of accuracy against depth from the rows of its runs."""
-    seeds = tuple(config["seeds"])
-    if method not in config["learning_rate_sweep"]["methods"]:
-        return Cell(seeds, rows)
-    return swept_cell(seeds, rows)
-
-
-def swept_cell(seeds: tuple[int, ...], rows: pd.DataFrame) -> Cell:
-    """A cell from the rows of its sweep and of the runs that wait for it."""
-    sweep = rows[~rows["selected"]]
-    selection = select(rows)
-    if selection is None:
-        return Cell(seeds, rows.iloc[:0], sweep, waiting=rows[rows["selected"]])
-    # A run of the sweep is one of the cell's where nothing but the swept settings tells them apart.
-    as_swept = sweep[(sweep["settings"] == selection.chosen) & sweep["seed"].isin(seeds)]
-    chosen = pd.concat([as_swept, _as_selected(rows[rows["selected"]], selection.chosen)])
-    return Cell(seeds, chosen, sweep, selection)
+    return varied_cells(config, folder, "density", "highway.every")
 
 
 def _as_selected(rows: pd.DataFrame, settings: str) -> pd.DataFrame:

@@ -12,9 +12,8 @@ from highways.experiments.runs import Run
 
 
 def part(path: str) -> str:
-    """The part of the project that a run belongs to."""
-    words = path.split("/")
-    return "/".join(words[:2]) if words[0] in ("conventions", "controls") else words[0]
+    """The experiment that a run belongs to."""
+    return path.split("/")[0]
 
 
 def cost_table(runs: Mapping[str, Run], records: Mapping[str, Mapping[str, Any]]) -> Table:
@@ -57,7 +56,7 @@ def provenance_table(records: Mapping[str, Mapping[str, Any]]) -> Table:
     data = pd.DataFrame(rows, columns=["What", "Value", "Records"])
     notes = (
         f"{len(records)} records; {dirty} from a working copy with changes.",
-        "training_code is a fingerprint of the code that determines a number: one per learning rule.",
+        "training_code is a fingerprint of the code that determines a number: one per method.",
     )
     return Table("provenance", "Where the numbers come from", data.set_index("What"), data, notes)
 

@@ -1,7 +1,8 @@
 """What a table or a figure says about how its numbers came about."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from statistics import mode
 from typing import Any
 
 import pandas as pd
@@ -11,10 +12,13 @@ from highways.analysis.data.cells import Cell
 from highways.analysis.data.frame import usable
 from highways.analysis.data.selection import Selection
 from highways.analysis.data.titles import DATASET_TITLES as DATASET_TITLES
+from highways.experiments.plan import plan
 from highways.experiments.runs import CellKey, Config
+from highways.experiments.variants import Variant
 from highways.methods import METHODS
 from highways.specs.run import Conventions
 
+DAGGER = "†"
 _DROP = 3.0  # points of validation accuracy that are worth a word
 
 
@@ -27,6 +31,11 @@ def cell_label(key: CellKey) -> str:
 def place_label(dataset: str, depth: int) -> str:
     """A data set and a depth in words."""
     return f"{DATASET_TITLES[dataset]} L={depth}"
+
+
+def label(variant: Variant) -> str:
+    """The title of a variant, marked where its method is re-implemented from secondary descriptions."""
+    return variant.title + (DAGGER if variant.row.get("secondary") else "")
 
 
 def counted(number: int, what: str) -> str:
@@ -47,10 +56,11 @@ def plain(value: Any) -> str:
     return "null" if value is None else str(value)
 
 
-def spread_note(config: Config) -> str:
+def spread_note(variants: Iterable[Variant]) -> str:
+    seeds = sorted({seed for variant in variants for seed in variant.seeds})
     return (
         "Ours: test accuracy in % at the epoch of best validation accuracy, mean ± sample standard deviation "
-        f"(ddof = 1) over n seeds (asked for: {plain(config['seeds'])})."
+        f"(ddof = 1) over n seeds (asked for: {plain(seeds)})."
     )
 
 
@@ -69,20 +79,37 @@ def printed_sigma_v() -> float:
     return float(next(setting.value for setting in paper.shared() if setting.key == "highway.sigma_v"))
 
 
+def shared_setting(config: Config, key: str) -> Any:
+    """Our value of a setting that the paper states for all runs: by its key, or of the table of depth."""
+    table = plan(config).of("depth")
+    of_table: dict[str, Any] = {
+        "datasets": list(dict.fromkeys(one.dataset for one in table)),
+        "depths": sorted({one.depth for one in table}),
+        "seeds": sorted({seed for one in table for seed in one.seeds}),
+    }
+    if key in of_table:
+        return of_table[key]
+    value: Any = config
+    for part in key.split("."):
+        value = value[part]
+    return value
+
+
 def conventions_note(config: Config) -> str:
     values = asdict(Conventions(**config["conventions"]))
     return "Conventions: " + ", ".join(f"{key}={plain(value)}" for key, value in values.items()) + "."
 
 
-def protocol_notes(config: Config, cells: Mapping[str, Cell], but: str = "") -> list[str]:
+def protocol_notes(variants: Iterable[Variant], cells: Mapping[str, Cell], but: str = "") -> list[str]:
     """Epochs, and the sizes of the parts that the records state; `but` names the exceptions."""
+    specs = [variant.example for variant in variants]
     rows = pd.concat([cell.runs for cell in cells.values()])
     used = rows[usable(rows)]
     sizes = used[["dataset", "n_train", "n_validation", "n_test"]].drop_duplicates()
-    epochs = config["training"]["epochs"]
+    epochs, batch = mode(spec.epochs for spec in specs), mode(spec.batch_size for spec in specs)
     longer = {k: int(c.runs["epochs"].max()) for k, c in cells.items() if (c.runs["epochs"] > epochs).any()}
     others = "".join(f" {name}: {number} epochs." for name, number in longer.items())
-    notes = [f"{epochs} epochs, batches of {config['training']['batch_size']}{but}.{others}"]
+    notes = [f"{counted(epochs, 'epoch')}, batches of {batch}{but}.{others}"]
     if len(sizes):
         parts = [
             f"{DATASET_TITLES[str(dataset)]} {train}/{validation}/{test}"
@@ -95,16 +122,15 @@ def protocol_notes(config: Config, cells: Mapping[str, Cell], but: str = "") -> 
 def cell_notes(cells: Mapping[str, Cell]) -> list[str]:
     """Everything that a reader of the cells must know: missing seeds, divergence, unusable records, rates."""
     notes = []
-    rates = [f"{k} {_settings(c.selection)}" for k, c in cells.items() if c.selection is not None]
-    if rates:
-        notes.append(f"Learning rate chosen on validation accuracy: {'; '.join(rates)}.")
+    chosen = {k: c.selection for k, c in cells.items() if c.selection is not None}
+    if chosen:
+        what = "Learning rate" if all("learning.lr" in one.settings for one in chosen.values()) else "Settings"
+        texts = [f"{k} {_settings(selection)}" for k, selection in chosen.items()]
+        notes.append(f"{what} chosen on validation accuracy: {'; '.join(texts)}.")
     own = {k: c.chosen_on for k, c in cells.items() if c.chosen_on}
     if own:
         seeds = plain(sorted({seed for found in own.values() for seed in found}))
-        notes.append(
-            f"Chosen on a seed that is reported too (seed {seeds}): {'; '.join(own)}. The controls with a rate "
-            "chosen on seed 3 check it."
-        )
+        notes.append(f"Chosen on a seed that is reported too (seed {seeds}): {'; '.join(own)}.")
     drops = [f"{k} {c.drop:.1f}" for k, c in cells.items() if c.drop is not None and c.drop > _DROP]
     if drops:
         notes.append(
@@ -129,12 +155,12 @@ def cell_notes(cells: Mapping[str, Cell]) -> list[str]:
         f"{k}: {c.swept[0]} of {c.swept[1]} runs" for k, c in cells.items() if 0 < c.swept[0] < c.swept[1]
     ]
     if unfinished:
-        notes.append(f"No learning rate chosen, since the sweep is unfinished: {'; '.join(unfinished)}.")
+        notes.append(f"No settings chosen, since the sweep is unfinished: {'; '.join(unfinished)}.")
     hopeless = [
         k for k, c in cells.items() if c.sweep is not None and c.selection is None and c.status == "diverged"
     ]
     if hopeless:
-        notes.append(f"Diverged at every learning rate of the sweep: {'; '.join(hopeless)}.")
+        notes.append(f"Diverged at every setting of the sweep: {'; '.join(hopeless)}.")
     diverged = [f"{k}: {_divergence(c)}" for k, c in cells.items() if c.diverged]
     if diverged:
         notes.append(f"Diverged: {'; '.join(diverged)}.")
@@ -157,8 +183,10 @@ def _hours(seconds: float) -> str:
 
 def _settings(selection: Selection) -> str:
     """The rate, and by name what else was chosen."""
-    rate, *others = selection.settings.items()
-    chosen = [plain(rate[1]), *(f"{key.rpartition('.')[2]} {plain(value)}" for key, value in others)]
+    chosen = [
+        plain(value) if key == "learning.lr" else f"{key.rpartition('.')[2]} {plain(value)}"
+        for key, value in selection.settings.items()
+    ]
     edge = f" (edge of its grid: {', '.join(selection.edges)})" if selection.edges else ""
     return ", ".join(chosen) + edge
 

@@ -9,14 +9,15 @@ from highways.analysis.data.frame import curves
 from highways.analysis.data.notes import DATASET_TITLES, units_note
 from highways.analysis.figures import drawing, style
 from highways.experiments.own_data import classes_of
+from highways.experiments.plan import plan
 from highways.experiments.results import Folder
-from highways.experiments.runs import Config, table_runs
+from highways.experiments.runs import Config
 
 
 def strength(config: Config, folder: Folder) -> Figure:
     """Test accuracy against the highway strength alpha."""
-    sweep = config["strength_sweep"]
-    dataset, depth = sweep["dataset"], sweep["depth"]
+    first = plan(config).of("strength")[0]
+    dataset, depth = first.place
     cells = strength_cells(config, folder)
     drawing.demand("strength", cells.values())
     chosen = next(float(row["alpha"]) for row in config["settings"] if row["depth"] == depth)
@@ -26,7 +27,7 @@ def strength(config: Config, folder: Folder) -> Figure:
         ylim=drawing.PERCENT,
         xlabel="Highway strength α",
         ylabel=drawing.ACCURACY,
-        title=f"{DATASET_TITLES[dataset]}, depth L = {depth}: highway strength{drawing.length(sweep)}",
+        title=f"{DATASET_TITLES[dataset]}, depth L = {depth}: highway strength{drawing.length(first)}",
     )
     drawing.chance(axes, classes_of(config, dataset))
     axes.axvline(chosen, color=style.REFERENCE, linewidth=0.9, linestyle=":", gid="chosen")
@@ -54,15 +55,15 @@ def strength(config: Config, folder: Folder) -> Figure:
 
 def density(config: Config, folder: Folder) -> Figure:
     """Test accuracy against the spacing k of the highways."""
-    sweep = config["density_sweep"]
-    dataset, depth = sweep["dataset"], sweep["depth"]
+    first = plan(config).of("density")[0]
+    dataset, depth = first.place
     cells = density_cells(config, folder)
     drawing.demand("density", cells.values())
     figure, (axes,) = drawing.panels(1, 1, (4.2, 3.0))
     axes.set(
         xlabel="A highway on every k-th hidden layer: k",
         ylabel=drawing.ACCURACY,
-        title=f"{DATASET_TITLES[dataset]}, depth L = {depth}: highway density{drawing.length(sweep)}",
+        title=f"{DATASET_TITLES[dataset]}, depth L = {depth}: highway density{drawing.length(first)}",
     )
     drawing.series(axes, "hep", {float(k): cell for k, cell in cells.items()})
     printed = {
@@ -80,9 +81,9 @@ def accuracy_versus_depth(config: Config, folder: Folder) -> Figure:
     """Test accuracy against depth, one panel per data set."""
     cells = depth_cells(config, folder)
     drawing.demand("depth", cells.values())
-    datasets, methods = config["datasets"], config["methods"]
+    datasets, depths, methods = drawing.axes_of(cells)
     figure, panels = drawing.panels(1, len(datasets), (max(4.0, 3.5 * len(datasets)), 3.1))
-    ticks = sorted({*config["depths"], *(n for dataset in datasets for n in paper.depths(dataset))})
+    ticks = sorted({*depths, *(n for dataset in datasets for n in paper.depths(dataset))})
     for axes, dataset in zip(panels, datasets, strict=True):
         axes.set_xscale("log", base=2)
         axes.set_xticks(ticks, [str(depth) for depth in ticks])
@@ -94,7 +95,7 @@ def accuracy_versus_depth(config: Config, folder: Folder) -> Figure:
         for position, method in enumerate(methods):
             # Methods stand side by side: at small depth their accuracies coincide.
             shift = 2 ** (0.12 * (position - (len(methods) - 1) / 2))
-            column = {n * shift: cells[dataset, n, method] for n in config["depths"]}
+            column = {n * shift: cells[dataset, n, method] for n in depths if (dataset, n, method) in cells}
             drawing.series(axes, method, column)
             printed = {
                 n * shift: value for n in paper.depths(dataset) if (value := paper.accuracy(dataset, n, method))
@@ -110,10 +111,10 @@ def training(config: Config, folder: Folder) -> Figure:
     """Validation accuracy per epoch, one panel per data set and depth; of a swept method the chosen rate."""
     cells = depth_cells(config, folder)
     drawing.demand("training", cells.values())
-    epochs = curves({run.path: run for run in table_runs(config)}, folder)
-    datasets, methods = config["datasets"], config["methods"]
+    epochs = curves({run.path: run for one in plan(config).of("depth") for run in one.runs}, folder)
+    datasets, asked, methods = drawing.axes_of(cells)
     run = {depth for (_, depth, _), cell in cells.items() if cell.finished}
-    depths = [depth for depth in config["depths"] if depth in run]
+    depths = [depth for depth in asked if depth in run]
     size = (max(3.4, 1.75 * len(depths) + 0.6), 1.6 * len(datasets) + 0.7)
     figure, panels = drawing.panels(len(datasets), len(depths), size)
     places = [(dataset, depth) for dataset in datasets for depth in depths]
@@ -121,7 +122,9 @@ def training(config: Config, folder: Folder) -> Figure:
         axes.set(ylim=drawing.PERCENT, title=f"{DATASET_TITLES[dataset]}\nL = {depth}")
         axes.xaxis.set_major_locator(MaxNLocator(3, integer=True))
         for method in methods:
-            drawing.curves(axes, method, epochs[epochs["path"].isin(cells[dataset, depth, method].records)])
+            if (dataset, depth, method) in cells:
+                records = cells[dataset, depth, method].records
+                drawing.curves(axes, method, epochs[epochs["path"].isin(records)])
         drawing.say_if_empty(axes)
     for axes in panels[:: len(depths)]:
         axes.set_ylabel("Validation\naccuracy (%)")

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from highways.analysis.figures import drawing, style
+from highways.experiments.plan import plan
 from highways.experiments.results import Folder
 from highways.experiments.runs import Config, cell_spec
 from highways.specs.run import RunSpec
@@ -16,9 +17,10 @@ _SHOWN = 8  # layers of weights that fit in a column of a page
 
 
 def architecture(config: Config, folder: Folder) -> Figure:
-    """HEP at the first depth of the configuration whose layers fit."""
-    depth = next((depth for depth in config["depths"] if depth >= _SHOWN), config["depths"][-1])
-    return draw(cell_spec(config, config["datasets"][0], depth, "hep", 0))
+    """HEP at the first depth of the table whose layers are not all shown, else at its last."""
+    table = plan(config).of("depth")
+    one = next((one for one in table if one.depth >= _SHOWN), table[-1])
+    return draw(cell_spec(config, one.dataset, one.depth, "hep", 0))
 
 
 def draw(spec: RunSpec) -> Figure:

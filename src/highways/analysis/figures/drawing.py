@@ -13,6 +13,7 @@ from highways.analysis.data.cells import Cell
 from highways.analysis.data.notes import cell_label, counted, kernel_notes, place_label
 from highways.analysis.figures import style
 from highways.experiments.runs import CellKey
+from highways.experiments.variants import Variant
 from highways.methods import METHODS
 from highways.record import RecordError
 
@@ -41,10 +42,16 @@ def demand(name: str, cells: Iterable[Cell]) -> None:
         raise NothingRun(f"figure {name}: none of its runs has a usable record; run the target figure_{name}")
 
 
-def length(sweep: Mapping[str, Any]) -> str:
-    """The epochs of a sweep, for its title, where they are not those of the table."""
-    epochs = sweep.get("epochs")
-    return "" if epochs is None else f", {counted(epochs, 'epoch')} only"
+def length(variant: Variant) -> str:
+    """The epochs of an experiment, for its title, where they are not those of the configuration."""
+    epochs = variant.example.epochs
+    return "" if epochs == variant.config["training"]["epochs"] else f", {counted(epochs, 'epoch')} only"
+
+
+def axes_of(cells: Iterable[CellKey]) -> tuple[list[str], list[int], list[str]]:
+    """The data sets, the depths in order, and the methods of some cells."""
+    datasets, depths, methods = (list(dict.fromkeys(column)) for column in zip(*cells, strict=True))
+    return datasets, sorted(depths), methods
 
 
 def say_if_empty(axes: Axes) -> None:

@@ -229,12 +229,12 @@ def during_training(config: Config, folder: Folder) -> Figure:
 
 
 def rules(config: Config, folder: Folder) -> Figure:
-    """The maps of all learning rules on the network that is trained."""
+    """The maps of all methods on the network that is trained."""
     found = of_columns(plan.rules(config), folder)
     titles = [f"{METHODS[method].title}{_how(method)}" for method in found]
     drawn = _maps("propagation_rules", config, list(found.values()), titles, 2, (9.2, 5.4))
     note = (
-        "The error that each layer would learn from, untrained; relaxation by gradient descent. A rule without "
+        "The error that each layer would learn from, untrained; relaxation by gradient descent. A method without "
         f"it has its errors at once, by one sweep or by its own inference at its default settings. {_GREY}"
     )
     without = ", ".join(f"{METHODS[method].title} ({reason})" for method, reason in plan.left_out().items())
@@ -243,7 +243,7 @@ def rules(config: Config, folder: Folder) -> Figure:
 
 
 def _how(method: str) -> str:
-    """How a rule comes to its errors where it is not by relaxation, for a title."""
+    """How a method comes to its errors where it is not by relaxation, for a title."""
     rule = METHODS[method]
     if rule.inference:
         return ""

@@ -1,8 +1,8 @@
-"""What the highways add to predictive coding: the controls as a table."""
+"""What the highways add to predictive coding: the ablations as a table."""
 
 import pandas as pd
 
-from highways.analysis.data.cells import cells_at
+from highways.analysis.data.cells import cells
 from highways.analysis.data.notes import (
     cell_notes,
     conventions_note,
@@ -12,46 +12,43 @@ from highways.analysis.data.notes import (
     units_note,
 )
 from highways.analysis.data.rendering import Table
-from highways.experiments.ablations import arms
+from highways.experiments.plan import plan
 from highways.experiments.results import Folder
 from highways.experiments.runs import Config
 
 
-def controls(config: Config, folder: Folder) -> Table:
-    """Test accuracy of every control: one row per control, one column per place."""
+def ablations(config: Config, folder: Folder) -> Table:
+    """Test accuracy of every ablation: one row per ablation, one column per place."""
     rows: dict[str, dict[str, str]] = {}
-    columns: dict[str, tuple[str, int]] = {}
-    cells, data = {}, []
-    for arm in arms(config):
-        dataset, depth, method = arm.cell
-        place = place_label(dataset, depth)
-        cell = cells_at(arm.config, folder, [arm.cell])[arm.cell]
-        cells[f"{arm.title}, {place}"] = cell
-        rows.setdefault(arm.title, {})[place] = cell.text
-        columns[place] = (dataset, depth)
+    named, data = {}, []
+    variants = plan(config).of("ablations")
+    for variant, cell in cells(variants, folder).items():
+        place = place_label(*variant.place)
+        named[f"{variant.title}, {place}"] = cell
+        rows.setdefault(variant.title, {})[place] = cell.text
         data.append(
             {
-                "control": arm.name,
-                "method": method,
-                "dataset": dataset,
-                "depth": depth,
+                "ablation": variant.name,
+                "method": variant.method,
+                "dataset": variant.dataset,
+                "depth": variant.depth,
                 **cell.numbers,
                 "status": cell.status,
             }
         )
-    frame = pd.DataFrame.from_dict(rows, orient="index", columns=sorted(columns, key=columns.__getitem__))
+    columns = [place_label(*place) for place in plan(config).places("ablations")]
     return Table(
-        "controls",
-        "What the highways add: test accuracy (%) of HEP, PC and their controls",
-        frame.fillna("").rename_axis("Control"),
+        "ablations",
+        "What the highways add: test accuracy (%) of HEP, PC and their ablations",
+        pd.DataFrame.from_dict(rows, orient="index", columns=columns).fillna("").rename_axis("Ablation"),
         pd.DataFrame(data),
         (
-            spread_note(config),
-            "Each control has the settings of its depth, except for what its row names. "
+            spread_note(variants),
+            "Each ablation has the settings of its depth, except for what its row names. "
             "Seeds are those of each column.",
-            *protocol_notes(config, cells, ", unless a row says otherwise"),
+            *protocol_notes(variants, named, ", unless a row says otherwise"),
             *units_note(config),
             conventions_note(config),
-            *cell_notes(cells),
+            *cell_notes(named),
         ),
     )

@@ -16,6 +16,7 @@ from highways.analysis.data.notes import (
     units_note,
 )
 from highways.analysis.data.rendering import Table
+from highways.experiments.plan import plan
 from highways.experiments.results import Folder
 from highways.experiments.runs import Config
 from highways.methods import METHODS
@@ -26,14 +27,15 @@ _NO_VALUE = "—"
 def accuracy_versus_depth(config: Config, folder: Folder) -> Table:
     """Test accuracy by data set, depth and method."""
     cells = depth_cells(config, folder)
-    published = any(paper.depths(dataset) for dataset in config["datasets"])
-    methods = [m for m in METHODS if m in config["methods"] or (published and m in paper.methods())]
+    datasets, asked = dict.fromkeys(key[0] for key in cells), {key[2] for key in cells}
+    published = any(paper.depths(dataset) for dataset in datasets)
+    methods = [m for m in METHODS if m in asked or (published and m in paper.methods())]
     rows, data = [], []
-    for dataset in config["datasets"]:
-        for depth in sorted({*config["depths"], *paper.depths(dataset)}):
+    for dataset in datasets:
+        for depth in sorted({*(key[1] for key in cells if key[0] == dataset), *paper.depths(dataset)}):
             row = {"Data set": DATASET_TITLES[dataset], "L": depth}
             for method in methods:
-                cell = cells.get((dataset, depth, method), _not_asked_for(config, cells))
+                cell = cells.get((dataset, depth, method), _not_asked_for(cells))
                 printed = paper.accuracy(dataset, depth, method)
                 title = METHODS[method].title
                 row |= {title: cell.text, f"{title} (paper)": _published(printed)}
@@ -45,18 +47,17 @@ def accuracy_versus_depth(config: Config, folder: Folder) -> Table:
         "Test accuracy (%) versus depth L",
         pd.DataFrame(rows).set_index(["Data set", "L"]),
         pd.DataFrame(data),
-        _notes(config, {cell_label(key): cell for key, cell in cells.items()}, "accuracy"),
+        _notes(config, {cell_label(key): cell for key, cell in cells.items()}, "depth", "accuracy"),
     )
 
 
 def density(config: Config, folder: Folder) -> Table:
     """Test accuracy when only every k-th hidden layer has a highway."""
-    sweep = config["density_sweep"]
-    dataset, depth = sweep["dataset"], sweep["depth"]
+    dataset, depth = plan(config).of("density")[0].place
     cells = density_cells(config, folder)
     ours, theirs, data = {}, {}, []
     for k in sorted({*cells, *paper.spacings(dataset, depth)}):
-        cell = cells.get(k, _not_asked_for(config, cells))
+        cell = cells.get(k, _not_asked_for(cells))
         printed = paper.density(dataset, depth, k)
         ours[f"k={k}"], theirs[f"k={k}"] = cell.text, _published(printed)
         data.append({"dataset": dataset, "depth": depth, "every": k, **_long(cell, printed)})
@@ -65,13 +66,14 @@ def density(config: Config, folder: Folder) -> Table:
         f"Test accuracy (%) when every k-th hidden layer has a highway: {DATASET_TITLES[dataset]}, L={depth}",
         pd.DataFrame([ours, theirs], index=pd.Index(["Ours", "Paper"], name="Accuracy")),
         pd.DataFrame(data),
-        _notes(config, {f"k={k}": cell for k, cell in cells.items()}, "density"),
+        _notes(config, {f"k={k}": cell for k, cell in cells.items()}, "density", "density"),
     )
 
 
-def _not_asked_for(config: Config, cells: dict[Any, Cell]) -> Cell:
+def _not_asked_for(cells: dict[Any, Cell]) -> Cell:
     """A cell of the paper that the configuration leaves out."""
-    return Cell(tuple(config["seeds"]), next(iter(cells.values())).runs.iloc[:0])
+    known = next(iter(cells.values()))
+    return Cell(known.seeds, known.runs.iloc[:0])
 
 
 def _published(printed: paper.Published | None) -> str:
@@ -87,11 +89,11 @@ def _long(cell: Cell, printed: paper.Published | None) -> dict[str, Any]:
     }
 
 
-def _notes(config: Config, cells: dict[str, Cell], block: str) -> tuple[str, ...]:
+def _notes(config: Config, cells: dict[str, Cell], experiment: str, block: str) -> tuple[str, ...]:
     return (
-        spread_note(config),
+        spread_note(plan(config).of(experiment)),
         f"Paper: as printed ({paper.place(block)}), mean ± std over three seeds; it does not define the std.",
-        *protocol_notes(config, cells),
+        *protocol_notes(plan(config).of(experiment), cells),
         *units_note(config),
         conventions_note(config),
         *cell_notes(cells),

@@ -1,18 +1,19 @@
-"""The remedies that the paper names, on its benchmark: their cells and their table."""
+"""The other methods that the paper names, as baselines on one benchmark."""
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
-from highways.analysis.data.cells import Cell, swept_cell, table_cell
-from highways.analysis.data.frame import load, usable
+from highways.analysis.data.cells import Cell, cells
+from highways.analysis.data.frame import usable
 from highways.analysis.data.notes import (
+    DAGGER,
     cell_notes,
     conventions_note,
     counted,
+    label,
     place_label,
     plain,
     protocol_notes,
@@ -20,128 +21,132 @@ from highways.analysis.data.notes import (
     units_note,
 )
 from highways.analysis.data.rendering import Table
-from highways.analysis.data.tuning import choices, mark
-from highways.experiments.baselines import DAGGER, RATES, VALUES, Remedy, remedies
+from highways.analysis.data.tuning import choices, mark, tuned
 from highways.experiments.cost import extra_parameters
+from highways.experiments.plan import plan
 from highways.experiments.results import Folder
 from highways.experiments.runs import Config
+from highways.experiments.variants import Changes, Variant
 
 PLAIN, SKIPS = "no forward skips", "with forward skips: another network"
 _NO_VALUE = "—"
 
-Cells = Mapping[Remedy, Cell]
+Cells = Mapping[Variant, Cell]
 
 
-def remedy_cells(config: Config, folder: Folder) -> dict[Remedy, Cell]:
-    """The cell of every rule at every place, in the order of the configuration."""
-    runs = {remedy: {run.path: run for run in remedy.runs()} for remedy in remedies(config)}
-    frame = load({path: run for own in runs.values() for path, run in own.items()}, folder)
-    return {remedy: _cell(remedy, frame[frame["path"].isin(own)]) for remedy, own in runs.items()}
+def baseline_cells(config: Config, folder: Folder) -> dict[Variant, Cell]:
+    """The cell of every baseline at every place, in the order of the configuration."""
+    return cells(plan(config).of("baselines"), folder)
 
 
-def _cell(remedy: Remedy, rows: pd.DataFrame) -> Cell:
-    if not remedy.tuned:
-        return table_cell(remedy.config, remedy.cell[2], rows)
-    # A run of the tuning is shorter than those of the cell, and so never one of them, whatever its seed.
-    return replace(swept_cell((), rows), seeds=remedy.seeds)
+def skips(variant: Variant) -> bool:
+    """Whether the network has forward skips, and so is not one of this benchmark."""
+    return variant.example.parametrisation.skips
 
 
-def by_rule(cells: Cells) -> list[dict[Remedy, Cell]]:
-    """The cells of each rule; rules with forward skips come last."""
-    rules: dict[str, dict[Remedy, Cell]] = {}
-    for remedy, cell in cells.items():
-        rules.setdefault(remedy.name, {})[remedy] = cell
-    return sorted(rules.values(), key=lambda own: next(iter(own)).skips)
+def start(variant: Variant) -> str:
+    """The initial weights and the schedule of the learning rate: BP has its own at depth 128 (appendix B)."""
+    spec = variant.example
+    return f"{spec.network.initialisation} start, {spec.learning.schedule} rate"
 
 
-def cell_name(remedy: Remedy) -> str:
-    return f"{remedy.label}, {place_label(*remedy.cell[:2])}"
+def by_name(found: Cells) -> list[dict[Variant, Cell]]:
+    """The cells of each baseline; those with forward skips come last."""
+    named: dict[str, dict[Variant, Cell]] = {}
+    for variant, cell in found.items():
+        named.setdefault(variant.name, {})[variant] = cell
+    return sorted(named.values(), key=lambda own: skips(next(iter(own))))
 
 
-def remedy_table(config: Config, folder: Folder) -> Table:
-    """Test accuracy of every rule, with what it costs: one row per rule, one column per place."""
-    cells = remedy_cells(config, folder)
+def cell_name(variant: Variant) -> str:
+    return f"{label(variant)}, {place_label(*variant.place)}"
+
+
+def baseline_table(config: Config, folder: Folder) -> Table:
+    """Test accuracy of every baseline, with what it costs: one row per baseline, one column per place."""
+    found = baseline_cells(config, folder)
     rows, data = [], []
-    for own in by_rule(cells):
+    for own in by_name(found):
         first = next(iter(own))
-        depths = dict.fromkeys(remedy.cell[1] for remedy in own)
+        depths = dict.fromkeys(variant.depth for variant in own)
         rows.append(
             {
-                "Network": SKIPS if first.skips else PLAIN,
-                "Rule": first.label,
-                **{place_label(*remedy.cell[:2]): cell.text + mark(remedy, cell) for remedy, cell in own.items()},
+                "Network": SKIPS if skips(first) else PLAIN,
+                "Method": label(first),
+                **{place_label(*one.place): cell.text + mark(one, cell) for one, cell in own.items()},
                 **{_seconds_head(depth): _seconds_text(_at(own, depth)) for depth in depths},
-                "Local": first.entry.get("local", _NO_VALUE),
+                "Local": first.row.get("local", _NO_VALUE),
                 **{_extra_head(depth): _extra_text(_at(own, depth)) for depth in depths},
             }
         )
-        data += [_long(remedy, cell) for remedy, cell in own.items()]
-    places = list(dict.fromkeys(remedy.cell[:2] for remedy in cells))
-    depths = dict.fromkeys(depth for _, depth in places)
-    heads = ["Network", "Rule", *(place_label(*place) for place in places)]
-    heads += [*map(_seconds_head, depths), "Local", *map(_extra_head, depths)]
-    frame = pd.DataFrame(rows, columns=heads).fillna(_NO_VALUE).set_index(["Network", "Rule"])
+        data += [_long(variant, cell) for variant, cell in own.items()]
+    places = plan(config).places("baselines")
+    named = {cell_name(variant): cell for variant, cell in found.items()}
+    all_depths = sorted({depth for _, depth in places})
+    heads = ["Network", "Method", *(place_label(*place) for place in places)]
+    heads += [*map(_seconds_head, all_depths), "Local", *map(_extra_head, all_depths)]
+    frame = pd.DataFrame(rows, columns=heads).fillna(_NO_VALUE).set_index(["Network", "Method"])
     return Table(
-        "remedies",
-        "The remedies that the paper names, on its benchmark: test accuracy (%) and cost",
+        "baselines",
+        "The baselines on one benchmark: test accuracy (%) and cost",
         frame,
         pd.DataFrame(data),
         (
-            f"{spread_note(config)} Seeds are those of each column; {_NO_VALUE}: not planned.",
-            *_protocol(config, cells),
-            *protocol_notes(config, {cell_name(remedy): cell for remedy, cell in cells.items()}),
-            *marks(cells),
-            *choices({cell_name(one): (one, cell) for one, cell in cells.items()}, folder),
-            _cost_note(cells.values()),
+            f"{spread_note(found)} Seeds are those of each column; {_NO_VALUE}: not planned.",
+            *_protocol(found),
+            *protocol_notes(found, named),
+            *marks(found),
+            *choices({cell_name(one): (one, cell) for one, cell in found.items()}, folder),
+            _cost_note(found.values()),
             "Extra parameters: feedback matrices beside the weights, and whether they are learned.",
             *units_note(config),
             conventions_note(config),
-            *cell_notes({cell_name(remedy): cell for remedy, cell in cells.items()}),
+            *cell_notes(named),
         ),
     )
 
 
-def marks(cells: Cells) -> list[str]:
-    """What the marks on the titles, and the block of a rule, mean."""
-    secondary = dict.fromkeys(remedy.label for remedy in cells if remedy.label != remedy.title)
-    skips = dict.fromkeys(remedy.label for remedy in cells if remedy.skips)
+def marks(found: Cells) -> list[str]:
+    """What the marks on the titles, and the block of a baseline, mean."""
+    secondary = dict.fromkeys(label(variant) for variant in found if variant.row.get("secondary"))
+    skipping = dict.fromkeys(label(variant) for variant in found if skips(variant))
     notes = []
     if secondary:
         names = ", ".join(secondary)
         notes.append(f"{DAGGER} Re-implemented from secondary descriptions, with no code found: {names}.")
-    if skips:
+    if skipping:
         notes.append(
-            f"With forward skips: {', '.join(skips)}. Their network has identity skips between hidden layers, "
+            f"With forward skips: {', '.join(skipping)}. Their network has identity skips between hidden layers, "
             "which no other network here has. Their accuracies do not compare with those of the other methods."
         )
-    for place in dict.fromkeys(remedy.cell[:2] for remedy in cells):
+    for place in dict.fromkeys(variant.place for variant in found):
         starts: dict[str, list[str]] = {}
-        for remedy in cells:
-            if remedy.cell[:2] == place:
-                starts.setdefault(remedy.start, []).append(remedy.label)
-        _, *others = sorted(starts, key=lambda start: -len(starts[start]))
+        for variant in found:
+            if variant.place == place:
+                starts.setdefault(start(variant), []).append(label(variant))
+        _, *others = sorted(starts, key=lambda one: -len(starts[one]))
         notes += [f"At {place_label(*place)} {', '.join(starts[own])} alone: {own}." for own in others]
     return notes
 
 
-def core_seconds(cells: Iterable[Cell]) -> float | None:
+def core_seconds(found: Iterable[Cell]) -> float | None:
     """Processor time per epoch, a mean over the usable runs of the cells."""
-    runs = pd.concat([cell.runs for cell in cells])
+    runs = pd.concat([cell.runs for cell in found])
     timed = runs[usable(runs) & (runs["epochs"] > 0)]
     return float((timed["cpu_seconds"] / timed["epochs"]).mean()) if len(timed) else None
 
 
-def feedback(remedy: Remedy, cell: Cell) -> tuple[int, bool] | None:
-    """The extra parameters of a rule as it was chosen, and whether it learns them; None where it is not known."""
-    chosen = [{}] if not remedy.tuned else [settings for _, settings in remedy.candidates()]
-    if cell.selection is not None and remedy.tuned:
-        chosen = [{key: value for key, value in cell.selection.settings.items() if key != "learning.lr"}]
-    found = {extra_parameters(remedy.spec(1.0, settings, seed=0, epochs=1)) for settings in chosen}
+def feedback(variant: Variant, cell: Cell) -> tuple[int, bool] | None:
+    """The extra parameters of a method as it was chosen, and whether it learns them; None where not known."""
+    chosen: Iterable[Changes] = [{}] if variant.choice is None else variant.choice.candidates
+    if cell.selection is not None:
+        chosen = [cell.selection.settings]
+    found = {extra_parameters(variant.example.changed(settings)) for settings in chosen}
     return found.pop() if len(found) == 1 else None
 
 
-def _at(own: Cells, depth: int) -> dict[Remedy, Cell]:
-    return {remedy: cell for remedy, cell in own.items() if remedy.cell[1] == depth}
+def _at(own: Cells, depth: int) -> dict[Variant, Cell]:
+    return {variant: cell for variant, cell in own.items() if variant.depth == depth}
 
 
 def _seconds_head(depth: int) -> str:
@@ -166,19 +171,19 @@ def _extra_text(own: Cells) -> str:
     return f"{count:,} {'learned' if learned else 'fixed'}" if count else "0"
 
 
-def _long(remedy: Remedy, cell: Cell) -> dict[str, Any]:
-    dataset, depth, method = remedy.cell
-    count, learned = feedback(remedy, cell) or (None, None)
+def _long(variant: Variant, cell: Cell) -> dict[str, Any]:
+    dataset, depth, method = variant.cell
+    count, learned = feedback(variant, cell) or (None, None)
     return {
-        "rule": remedy.name,
-        "title": remedy.title,
+        "baseline": variant.name,
+        "title": variant.title,
         "method": method,
         "dataset": dataset,
         "depth": depth,
-        "forward_skips": remedy.skips,
-        "secondary": remedy.label != remedy.title,
-        "local": remedy.entry.get("local"),
-        "tuned": remedy.tuned,
+        "forward_skips": skips(variant),
+        "secondary": bool(variant.row.get("secondary")),
+        "local": variant.row.get("local"),
+        "tuned": tuned(variant),
         **cell.numbers,
         "settings": None if cell.selection is None else json.dumps(cell.selection.settings),
         "core_seconds_per_epoch": core_seconds([cell]),
@@ -188,8 +193,8 @@ def _long(remedy: Remedy, cell: Cell) -> dict[str, Any]:
     }
 
 
-def _cost_note(cells: Iterable[Cell]) -> str:
-    runs = pd.concat([cell.runs for cell in cells])
+def _cost_note(found: Iterable[Cell]) -> str:
+    runs = pd.concat([cell.runs for cell in found])
     machines = sorted(runs["device"].dropna().unique().tolist())
     where = f", on {'; '.join(machines)}" if machines else ""
     return (
@@ -198,35 +203,38 @@ def _cost_note(cells: Iterable[Cell]) -> str:
     )
 
 
-def _protocol(config: Config, cells: Cells) -> list[str]:
+def _protocol(found: Cells) -> list[str]:
     """How the settings came about: the tuning, its candidates, and what is not tuned."""
-    tuning = config["remedies"]["tuning"]
-    grids = {remedy.label: _grid(remedy) for remedy in cells if remedy.tuned}
-    fixed = dict.fromkeys(remedy.label for remedy in cells if not remedy.tuned)
-    swept = config["learning_rate_sweep"]
-    found = []
+    own = {label(variant): variant for variant in found}
+    notes = []
+    grids = {name: variant for name, variant in own.items() if tuned(variant)}
     if grids:
-        found = [
-            f"Tuned on seed {tuning['seed']} for {counted(tuning['epochs'], 'epoch')}: each learning rate with "
-            f"each value of one setting of the rule's own (at most {RATES} × {VALUES}); the best on validation "
-            "accuracy is frozen for the seeds of the cell.",
-            f"Candidates: {'; '.join(f'{label} {grid}' for label, grid in grids.items())}.",
+        choices = [variant.choice for variant in grids.values() if variant.choice is not None]
+        seeds = sorted({seed for choice in choices for seed in choice.seeds})
+        lengths = sorted({choice.epochs for choice in choices if choice.epochs is not None})
+        notes = [
+            f"Tuned on seed {plain(seeds)} for {counted(lengths[-1], 'epoch')}: each learning rate with each "
+            f"value of one setting of the method's own, at most {max(len(one.candidates) for one in choices)} "
+            "candidates; the best on validation accuracy is frozen for the seeds of the cell.",
+            f"Candidates: {'; '.join(f'{name} {_grid(variant)}' for name, variant in grids.items())}.",
         ]
+    fixed = {name: variant for name, variant in own.items() if not tuned(variant)}
     if fixed:
-        rates = [r.label for r in cells if not r.tuned and r.cell[2] in swept["methods"]]
-        only = "".join(
-            f" {label} has the best of {len(swept['learning_rates'])} rates, swept at full length."
-            for label in dict.fromkeys(rates)
-        )
-        found.append(f"Not tuned here: {', '.join(fixed)} have the settings of the paper's table.{only}")
-    return found
+        swept = {name: len(one.choice.candidates) for name, one in fixed.items() if one.choice is not None}
+        only = "".join(f" {name} has the best of {n} rates, swept at full length." for name, n in swept.items())
+        notes.append(f"Not tuned here: {', '.join(fixed)} have the settings of the paper's table.{only}")
+    return notes
 
 
-def _grid(remedy: Remedy) -> str:
-    """The candidates of a rule, and in brackets what it fixes."""
-    varied, fixed = (
-        [f"{key.rpartition('.')[2]} {plain(value)}" for key, value in remedy.entry.get(kind, {}).items()]
-        for kind in ("vary", "set")
+def _grid(variant: Variant) -> str:
+    """The candidates of a method, and in brackets what it fixes."""
+    among, fixed = (
+        [f"{_short(key)} {plain(value)}" for key, value in settings.items()]
+        for settings in (variant.row["select"]["among"], variant.row["set"])
     )
-    candidates = " × ".join([f"lr {plain(remedy.learning_rates)}", *varied])
+    candidates = " × ".join(among)
     return f"{candidates} ({', '.join(fixed)})" if fixed else candidates
+
+
+def _short(key: str) -> str:
+    return key.rpartition(".")[2]

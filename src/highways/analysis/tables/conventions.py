@@ -7,10 +7,10 @@ from typing import Any
 import pandas as pd
 
 from highways import paper
-from highways.analysis.data.cells import CHANCE, Cell, cells_at
+from highways.analysis.data.cells import CHANCE, Cell, cell
 from highways.analysis.data.notes import cell_label, kernel_notes, plain
 from highways.analysis.data.rendering import Table
-from highways.experiments.readings import Reading, readings, settings_of
+from highways.experiments.readings import Reading, readings, settings_of, stages
 from highways.experiments.results import Folder
 from highways.experiments.runs import CellKey, Config
 from highways.methods import METHODS
@@ -33,31 +33,29 @@ def conventions(config: Config, folder: Folder) -> Table:
     varied = [key for key in settings_of(config) if len({r.settings[key] for r in tried}) > 1]
     by_name: dict[str, Cell] = {}
     rows, data = [], []
-    for stage in config["convention_search"]:
-        here = [reading for reading in tried if reading.stage is stage]
+    for stage in stages(config):
+        here = [reading for reading in tried if reading.stage == stage]
         later = tried[tried.index(here[-1]) + 1 :]
         found = [(reading, reading_cells(reading, folder)) for reading in here]
         measured = [(*pair, distance(pair[1])) for pair in found]
         measured.sort(key=lambda entry: (entry[2] is None, entry[2] and entry[2][0]))
-        rows.append(
-            {"Stage": stage["name"], **dict.fromkeys(varied, ""), "Distance": "paper"} | _published(here[0])
-        )
+        rows.append({"Stage": stage, **dict.fromkeys(varied, ""), "Distance": "paper"} | _published(here[0]))
         for reading, cells, far in measured:
-            fate = _fate(config, reading, later)
+            fate = _fate(reading, later)
             rows.append(
                 {
-                    "Stage": stage["name"],
+                    "Stage": stage,
                     **{key: plain(reading.settings[key]) for key in varied},
                     "Distance": _NO_VALUE if far is None else f"{far[0]:.1f}",
                     "Points": _NO_VALUE if far is None else f"{far[1]:.1f}",
-                    **{cell_label(key): cell.text for key, cell in cells.items()},
+                    **{cell_label(key): own.text for key, own in cells.items()},
                     "Fate": fate,
                 }
             )
-            data += [_long(reading, varied, key, cell, far, fate) for key, cell in cells.items()]
-            name = f"{stage['name']}, {plain({key: reading.settings[key] for key in varied})}"
-            by_name |= {f"{name}, {cell_label(key)}": cell for key, cell in cells.items()}
-    places = sorted({key for reading in tried for key in reading.cells}, key=lambda key: (key[1], key[0]))
+            data += [_long(reading, varied, key, own, far, fate) for key, own in cells.items()]
+            name = f"{stage}, {plain({key: reading.settings[key] for key in varied})}"
+            by_name |= {f"{name}, {cell_label(key)}": own for key, own in cells.items()}
+    places = sorted({key for reading in tried for key in reading.variants}, key=lambda key: (key[1], key[0]))
     labels = [cell_label(key) for method in METHODS for key in places if key[2] == method]
     columns = ["Stage", *varied, "Distance", "Points", *labels, "Fate"]
     frame = pd.DataFrame(rows, columns=columns).fillna("").set_index("Stage").rename(columns=_HEADS)
@@ -76,9 +74,9 @@ def distance(cells: Mapping[CellKey, Cell]) -> tuple[float, float] | None:
     None where a cell has no number yet. A cell whose runs all diverged counts as chance.
     """
     spreads, points = [], []
-    for key, cell in cells.items():
+    for key, own in cells.items():
         printed = paper.accuracy(*key)
-        ours = CHANCE if cell.status == "diverged" else cell.mean
+        ours = CHANCE if own.status == "diverged" else own.mean
         if printed is None or ours is None:
             return None
         points.append(abs(ours - printed.mean))
@@ -88,19 +86,16 @@ def distance(cells: Mapping[CellKey, Cell]) -> tuple[float, float] | None:
 
 def reading_cells(reading: Reading, folder: Folder) -> dict[CellKey, Cell]:
     """The cells of a reading, each of the runs that its method has under it."""
-    cells: dict[CellKey, Cell] = {}
-    for key in reading.cells:
-        cells |= cells_at(reading.config(key[2]), folder, [key])
-    return cells
+    return {key: cell(variant, folder) for key, variant in reading.variants.items()}
 
 
 def _published(reading: Reading) -> dict[str, str]:
-    printed = {key: paper.accuracy(*key) for key in reading.cells}
+    printed = {key: paper.accuracy(*key) for key in reading.variants}
     return {cell_label(key): p.text for key, p in printed.items() if p is not None}
 
 
-def _fate(config: Config, reading: Reading, later: list[Reading]) -> str:
-    if reading.settings == settings_of(config):
+def _fate(reading: Reading, later: list[Reading]) -> str:
+    if reading.default:
         return "in config.yaml"
     return "kept" if any(reading.settings == other.settings for other in later) else ""
 
@@ -115,7 +110,7 @@ def _long(
 ) -> dict[str, Any]:
     printed = paper.accuracy(*key)
     return {
-        "stage": reading.stage["name"],
+        "stage": reading.stage,
         **{name: plain(reading.settings[name]) for name in varied},
         "dataset": key[0],
         "depth": key[1],
@@ -134,16 +129,14 @@ def _long(
 
 
 def _notes(config: Config) -> tuple[str, ...]:
-    stages = [
-        f"{stage['name']}: {stage['epochs']} epochs, seeds {plain(stage['seeds'])}"
-        for stage in config["convention_search"]
-    ]
+    first = {reading.stage: next(iter(reading.variants.values())) for reading in readings(config)}
+    lengths = [f"{stage}: {one.example.epochs} epochs, seeds {plain(one.seeds)}" for stage, one in first.items()]
     return (
         "Distance: root mean square over the cells of (ours − paper) in units of the paper's own spread "
         f"(at least {SMALLEST_SPREAD}, since it prints one decimal). Points: mean of |ours − paper|.",
         "A stage with fewer epochs than the paper's 12 measures early progress, not the final accuracy: its "
         "distances compare readings with each other only.",
-        f"{'; '.join(stages)}.",
+        f"{'; '.join(lengths)}.",
         "kept: tried again in a later stage. A reading whose cells are not all run has no distance.",
         "PC does not depend on the highways, nor BP on the inference: readings that differ in these alone share "
         "their runs.",

@@ -6,10 +6,11 @@ from typing import Any
 import pandas as pd
 
 from highways import paper
-from highways.analysis.data.notes import conventions_note, plain, units_note
+from highways.analysis.data.notes import conventions_note, plain, shared_setting, units_note
 from highways.analysis.data.rendering import Table
+from highways.experiments.plan import plan
 from highways.experiments.results import Folder
-from highways.experiments.runs import Config, sweep_config
+from highways.experiments.runs import Config
 
 _COLUMNS = {"alpha": "α", "steps": "T", "lr": "lr", "optimizer": "E-step", "step_size": "λ"}
 _NO_VALUE = "—"
@@ -17,7 +18,8 @@ _NO_VALUE = "—"
 
 def settings(config: Config, folder: Folder) -> Table:
     """The settings of the table's depths beside the paper's; the notes compare those that all depths share."""
-    ours = {row["depth"]: row for row in config["settings"] if row["depth"] in config["depths"]}
+    depths = {variant.depth for variant in plan(config).of("depth")}
+    ours = {row["depth"]: row for row in config["settings"] if row["depth"] in depths}
     theirs = {row.depth: asdict(row) for row in paper.settings()}
     rows, data = [], []
     for depth in sorted({*ours, *theirs}):
@@ -58,42 +60,42 @@ def _compare(setting: str, depth: int | None, ours: Any, theirs: Any) -> dict[st
     return {"setting": setting, "depth": depth, "ours": ours, "paper": theirs, "differs": differs}
 
 
+# The keys of a specification behind the words of paper.yaml.
+_KEYS = {
+    "initialisation": "network.initialisation",
+    "schedule": "learning.schedule",
+    "horizon": "learning.horizon",
+}
+
+
 def _exceptions(config: Config) -> list[dict[str, Any]]:
     entries = []
     for theirs in paper.exceptions():
-        place = (theirs["method"], theirs["depth"])
-        ours: dict[str, Any] = {}
-        for row in config["exceptions"]:
-            if (row["method"], row["depth"]) == place:
-                ours |= row
-        if "epochs" in ours:
-            entries.append(_compare(f"{place[0]}.epochs", place[1], ours["epochs"], paper.epochs()))
+        method, depth = theirs["method"], theirs["depth"]
+        found = [one for one in plan(config).of("depth") if (one.method, one.depth) == (method, depth)]
+        if not found:
+            continue
+        spec = found[0].example
+        if spec.epochs != config["training"]["epochs"]:
+            entries.append(_compare(f"{method}.epochs", depth, spec.epochs, paper.epochs()))
         for key in theirs.keys() - {"method", "depth"}:
-            entries.append(_compare(f"{place[0]}.{key}", place[1], ours.get(key, "not set"), theirs[key]))
+            entries.append(_compare(f"{method}.{key}", depth, spec.setting(_KEYS[key]), theirs[key]))
     return sorted(entries, key=lambda entry: str(entry["setting"]))
 
 
 def _shared(config: Config) -> list[dict[str, Any]]:
-    return [_compare(setting.key, None, _at(config, setting.key), setting.value) for setting in paper.shared()]
+    return [_compare(one.key, None, shared_setting(config, one.key), one.value) for one in paper.shared()]
 
 
 def _sweeps(config: Config) -> list[dict[str, Any]]:
     """The seeds and epochs of the two sweeps, which the paper states for all runs."""
     theirs = {setting.key: setting.value for setting in paper.shared()}
     entries = []
-    for sweep in ("strength", "density"):
-        own = sweep_config(config, sweep)
-        entries.append(_compare(f"{sweep}_sweep.seeds", None, own["seeds"], theirs["seeds"]))
-        epochs = own["training"]["epochs"]
-        entries.append(_compare(f"{sweep}_sweep.epochs", None, epochs, theirs["training.epochs"]))
+    for name in ("strength", "density"):
+        for one in plan(config).of(name)[:1]:
+            entries.append(_compare(f"{name}.seeds", None, list(one.seeds), theirs["seeds"]))
+            entries.append(_compare(f"{name}.epochs", None, one.example.epochs, theirs["training.epochs"]))
     return entries
-
-
-def _at(config: Config, key: str) -> Any:
-    value: Any = config
-    for part in key.split("."):
-        value = value[part]
-    return value
 
 
 def _long(entries: list[dict[str, Any]]) -> pd.DataFrame:

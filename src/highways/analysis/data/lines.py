@@ -1,0 +1,106 @@
+"""The variants of an experiment as the rows of its table and the lines of its figure."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from highways import paper
+from highways.analysis.data.notes import label, plain
+from highways.experiments.runs import OF_DEPTH, Config, cell_spec, takes
+from highways.experiments.variants import Variant
+from highways.specs.fields import SpecError
+from highways.specs.run import RunSpec
+
+
+def settings(variant: Variant) -> dict[str, Any]:
+    """What its row varies, by dotted key: values, and factors of the settings of the depth as text."""
+    factors = {key: f"{factor:g} ×" for key, factor in variant.scaled.items()}
+    return {**variant.varied, **factors}
+
+
+def varied(variants: Iterable[Variant]) -> list[str]:
+    """The keys of `settings` that have more than one value among the variants."""
+    values: dict[str, set[Any]] = {}
+    for variant in variants:
+        for key, value in settings(variant).items():
+            values.setdefault(key, set()).add(value)
+    return [key for key, found in values.items() if len(found) > 1]
+
+
+def lines(variants: Iterable[Variant], apart: str = "") -> dict[str, list[Variant]]:
+    """The variants by method and settings, in words; `apart` is a key that tells no lines apart.
+
+    A method that does not take a varied key has the same runs under all its values, and is there once.
+    """
+    variants = list(variants)
+    keys = [key for key in varied(variants) if key != apart]
+    found: dict[str, list[Variant]] = {}
+    for variant in variants:
+        own = settings(variant)
+        words = [f"{short(key)} {plain(own[key])}" for key in keys if key in own]
+        line = found.setdefault(", ".join([label(variant), *words]), [])
+        if all((one.place, settings(one)) != (variant.place, own) for one in line):
+            line.append(variant)
+    return found
+
+
+def short(key: str) -> str:
+    return key.rpartition(".")[2]
+
+
+def departures(config: Config, variants: Iterable[Variant]) -> list[str]:
+    """What of the specifications is not the paper's, or not the configuration's, but what the rows vary."""
+    variants = list(variants)
+    told = {key for variant in variants for key in settings(variant)} | {"seed"}
+    found: dict[str, list[str]] = {}
+    for variant in variants:
+        for key, (ours, theirs) in _different(config, variant).items():
+            if key not in told and not _chosen(variant, key):
+                text = f"{key} {plain(ours)}" + (f" ({plain(theirs)})" if theirs is not None else "")
+                found.setdefault(text, []).append(f"L={variant.depth}")
+    everywhere = {f"L={variant.depth}" for variant in variants}
+    texts = [
+        text if set(depths) == everywhere else f"{text} at {', '.join(dict.fromkeys(depths))}"
+        for text, depths in found.items()
+    ]
+    return [f"Set here, in brackets the paper's or the configuration's: {'; '.join(texts)}."] if texts else []
+
+
+def _chosen(variant: Variant, key: str) -> bool:
+    return variant.choice is not None and key in variant.choice.swept
+
+
+def _different(config: Config, variant: Variant) -> dict[str, tuple[Any, Any]]:
+    """Ours and theirs by dotted key, where they differ; theirs is None where neither says anything."""
+    printed = {one.key: one.value for one in paper.shared()}
+    of_depth = {row.depth: vars(row) for row in paper.settings()}.get(variant.depth, {})
+    theirs = _plain(config, variant)
+    theirs |= {key.removeprefix("training."): value for key, value in printed.items()}
+    theirs |= {key: of_depth.get(name) for key, name in OF_DEPTH.items()}
+    theirs["inference.eps"] = printed["state_eps"]
+    theirs["learning.weight_decay"] = printed["training.weight_decay"]
+    ours = flat(variant.example)
+    return {
+        key: (value, theirs[key])
+        for key, value in ours.items()
+        if key in theirs and theirs[key] != value and key != "highway.sigma_v"
+    }
+
+
+def _plain(config: Config, variant: Variant) -> dict[str, Any]:
+    """The settings of the configuration for that place."""
+    needed = {key: variant.example.setting(key) for key in OF_DEPTH if takes(variant.method, key)}
+    try:
+        return flat(cell_spec(config, *variant.cell, 0))
+    except SpecError:  # no row for this depth
+        return flat(cell_spec(config, *variant.cell, 0, needed))
+
+
+def flat(spec: RunSpec) -> dict[str, Any]:
+    """A specification by dotted key."""
+    found: dict[str, Any] = {}
+    for key, value in spec.complete().items():
+        if isinstance(value, Mapping):
+            found |= {f"{key}.{name}": one for name, one in value.items()}
+        else:
+            found[key] = value
+    return found

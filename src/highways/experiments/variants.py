@@ -1,0 +1,295 @@
+"""The experiments of a configuration, block by block: every method under every setting at every place.
+
+A block has rows, or is one. A row has methods, fixes keys of the specification (`set`), goes through lists of
+values (`vary`, and `times` for multiples of the settings of the depth), and may choose among candidates
+(`select`). What a row does not say is as in its block. Imports no torch.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from highways.experiments.runs import CellKey, Config, Run, asked_kernel, cell_spec, takes
+from highways.specs.fields import SpecError
+from highways.specs.registry import METHODS
+from highways.specs.run import RunSpec, digits
+
+Changes = Mapping[str, Any]  # values by dotted key of the specification
+_OF_BLOCK = ("cells", "methods", "times", "vary", "kernel")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How the settings of a variant are chosen: the best candidate on validation.
+
+    candidates: their settings. seeds: what each is run on. epochs: their length; None for that of the runs.
+    """
+
+    candidates: tuple[Changes, ...]
+    seeds: tuple[int, ...]
+    epochs: int | None = None
+
+    @property
+    def swept(self) -> tuple[str, ...]:
+        """The keys among whose values is chosen."""
+        return tuple(self.candidates[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Variant:
+    """One method under one set of settings at one place, on some seeds: what a cell of a table reports.
+
+    experiment: the name of its block. name, title: of its row; of a row without a name, those of the method.
+    row: the row with what it has from its block.
+    given: the values of the keys that its row varies, whether the method takes them or not; `factors` likewise.
+    choice: how the rest is chosen; None where nothing is.
+    runs: its runs, those of the candidates first. beyond: candidates outside the grid, which decide nothing.
+    """
+
+    experiment: str
+    name: str
+    title: str
+    row: Mapping[str, Any]
+    config: Config
+    dataset: str
+    depth: int
+    method: str
+    seeds: tuple[int, ...]
+    given: Changes
+    factors: Changes
+    choice: Choice | None
+    runs: tuple[Run, ...] = field(default=(), repr=False)
+    beyond: tuple[Run, ...] = field(default=(), repr=False)
+
+    @property
+    def cell(self) -> CellKey:
+        return self.dataset, self.depth, self.method
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.dataset, self.depth
+
+    @property
+    def varied(self) -> dict[str, Any]:
+        """The values of the varied keys that the method takes."""
+        return {key: value for key, value in self.given.items() if takes(self.method, key)}
+
+    @property
+    def scaled(self) -> dict[str, float]:
+        """The factors of the scaled keys that the method takes."""
+        return {key: value for key, value in self.factors.items() if takes(self.method, key)}
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """What its row sets of the specification."""
+        return {key: value for key, value in self.row.get("set", {}).items() if takes(self.method, key)}
+
+    @cached_property
+    def changes(self) -> dict[str, Any]:
+        """The same with what its row varies; what is chosen comes beside it."""
+        changes = {**self.fixed, **self.varied}
+        if any(factor != 1 for factor in self.scaled.values()):
+            base = cell_spec(self.config, self.dataset, self.depth, self.method, 0, changes)
+            changes |= {key: _times(key, factor, base) for key, factor in self.scaled.items()}
+        return changes
+
+    def spec(self, seed: int, settings: Changes | None = None, epochs: int | None = None) -> RunSpec:
+        """The spec of a seed with these settings among the candidates, by default the first."""
+        if settings is None:
+            settings = {} if self.choice is None else self.choice.candidates[0]
+        length = {} if epochs is None else {"epochs": epochs}
+        return cell_spec(
+            self.config, self.dataset, self.depth, self.method, seed, {**self.changes, **settings, **length}
+        )
+
+    @cached_property
+    def example(self) -> RunSpec:
+        """For what all runs have in common: the spec of seed 0."""
+        return self.spec(0)
+
+    @property
+    def kernel(self) -> str:
+        return asked_kernel(self.config, self.depth, self.row.get("kernel"))
+
+    @property
+    def folder(self) -> str:
+        """Where its records lie below the folder of runs; also the name of its selection."""
+        words = [_word(key, value) for key, value in self.varied.items()]
+        words += [f"{_last(key)}_x{factor:g}" for key, factor in self.scaled.items()]
+        own = [] if self.name == self.method else [self.name]
+        return "/".join(
+            [
+                self.experiment,
+                *own,
+                self.dataset,
+                f"L{self.depth:03d}",
+                self.method,
+                *(["-".join(words)] if words else []),
+            ]
+        )
+
+    @property
+    def shares_seeds(self) -> bool:
+        """Whether a candidate is as long as the runs, and so one of them where its seed is reported."""
+        return self.choice is not None and self.choice.epochs in (None, self.example.epochs)
+
+
+def variants(config: Config, block: Mapping[str, Any]) -> Iterator[Variant]:
+    """The variants of a block, without their runs; SpecError names the row at fault."""
+    for row in rows(block):
+        try:
+            _check(row)
+            yield from _of_row(config, block["name"], row)
+        except SpecError as error:
+            named = f"{row['name']}: " if "name" in row and "rows" in block else ""
+            raise SpecError(f"experiments: {block['name']}: {named}{error}") from None
+
+
+def rows(block: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a block, each with what it has from the block."""
+    return [_row(block, row) for row in block.get("rows", [{}])]
+
+
+def _row(block: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    found = {**{key: block[key] for key in _OF_BLOCK if key in block}, **row}
+    found["set"] = {**block.get("set", {}), **row.get("set", {})}
+    above, own = block.get("select") or {}, row.get("select", {})
+    if own is not None:
+        among = {**above.get("among", {}), **own.get("among", {})}
+        found["select"] = {**above, **own, "among": among} if above or own else None
+    if "methods" in found:
+        found["methods"] = _listed(found["methods"])
+    return found
+
+
+def _of_row(config: Config, experiment: str, row: Mapping[str, Any]) -> Iterator[Variant]:
+    for given in _combinations(row.get("vary", {})):
+        for factors in _combinations(row.get("times", {})):
+            for dataset, depth, seeds in places(row["cells"]):
+                for method in row["methods"]:
+                    name = row.get("name", method)
+                    title = _title(row, method)
+                    where = (dataset, depth, method, seeds)
+                    yield Variant(
+                        experiment, name, title, row, config, *where, given, factors, _choice(row, method)
+                    )
+
+
+def _title(row: Mapping[str, Any], method: str) -> str:
+    own = row.get("title", row.get("name", ""))
+    if len(row["methods"]) == 1 and own:
+        return str(own)
+    return ": ".join([*([own] if own else []), METHODS[method].title])
+
+
+def places(cells: Any) -> list[tuple[str, int, tuple[int, ...]]]:
+    """Data sets, depths and seeds of `cells`; lists stand for all combinations."""
+    found = []
+    for cell in _listed(cells):
+        for dataset, depth in itertools.product(_listed(cell["dataset"]), _listed(cell["depth"])):
+            found.append((dataset, depth, tuple(_listed(cell["seeds"]))))
+    return found
+
+
+def _choice(row: Mapping[str, Any], method: str) -> Choice | None:
+    select = row.get("select")
+    if not select or method not in _chosen(row):
+        return None
+    return Choice(tuple(_combinations(select["among"])), tuple(_listed(select["seeds"])), select.get("epochs"))
+
+
+def _chosen(row: Mapping[str, Any]) -> list[str]:
+    """The methods of a row whose settings are chosen."""
+    select = row.get("select") or {}
+    return _listed(select["methods"]) if "methods" in select else row["methods"]
+
+
+def _combinations(lists: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for values in itertools.product(*(_listed(value) for value in lists.values())):
+        yield dict(zip(lists, values, strict=True))
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _times(key: str, factor: float, spec: RunSpec) -> Any:
+    try:
+        value = spec.setting(key)
+    except AttributeError:
+        value = None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise SpecError(f"times: {key} is no number of the specification; give its values under vary")
+    # Ten digits: 8.0e-5 * 3 has a binary tail, which the name of a run would show.
+    product = float(f"{factor * value:.10g}")
+    return int(product) if isinstance(value, int) and product.is_integer() else product
+
+
+def _last(key: str) -> str:
+    return key.rpartition(".")[2]
+
+
+def _word(key: str, value: Any) -> str:
+    """A value in the name of a folder."""
+    if isinstance(value, bool):
+        return _last(key) if value else f"no_{_last(key)}"
+    return (
+        value if isinstance(value, str) else f"{_last(key)}{digits(value) if isinstance(value, float) else value}"
+    )
+
+
+# What a block says elsewhere, and where.
+_PLACED = {
+    "dataset": "give it under cells",
+    "network.depth": "give it under cells",
+    "seed": "give it under cells, as seeds",
+    "method": "give it under methods",
+}
+
+
+# Folders beside those of candidates: of the runs at the chosen settings, and of candidates outside the grid.
+_FOLDERS = ("selected", "beyond")
+
+
+def _check(row: Mapping[str, Any]) -> None:
+    """A row says all that it must, nothing twice, nothing in vain, and nothing that stands elsewhere."""
+    for key in ("cells", "methods"):
+        if key not in row:
+            raise SpecError(f"{key} is missing, in the row and in its block")
+    select = row.get("select") or {}
+    for method in [*row["methods"], *_chosen(row)]:
+        if method not in METHODS:
+            raise SpecError(f"methods: {method!r} does not exist; it takes {', '.join(METHODS)}")
+    for key in ("among", "seeds"):
+        if select and select.get(key) in (None, {}):
+            raise SpecError(f"select: {key} is missing")
+    parts = {part: row.get(part) or {} for part in ("set", "vary", "times")}
+    parts["select.among"] = select.get("among", {})
+    seen: dict[str, str] = {}
+    for part, keys in parts.items():
+        for key in keys:
+            if key in _PLACED:
+                raise SpecError(f"{part}: {key}: {_PLACED[key]}")
+            if key in seen:
+                raise SpecError(f"{key} stands under {seen[key]} and under {part}; keep one")
+            seen[key] = part
+            if not any(takes(method, key) for method in row["methods"]):
+                methods = " or ".join(row["methods"])
+                raise SpecError(f"{part}: {key} changes nothing in a run of {methods}; leave it out")
+    for key in parts["select.among"]:
+        for method in _chosen(row):
+            if key == "epochs" or not takes(method, key):
+                raise SpecError(f"select.among: {key} cannot be chosen in a run of {method}; see select.methods")
+    if row.get("name") in _FOLDERS:
+        raise SpecError(f"name: {row['name']} is a folder among the records; rename the row")
+    here = [(dataset, depth) for dataset, depth, _ in places(row["cells"])]
+    for one in row.get("beyond", []):
+        keys = one.keys() - {"dataset", "depth"}
+        if (one["dataset"], one["depth"]) not in here:
+            raise SpecError(f"beyond: {one['dataset']} at depth {one['depth']} is none of the row's cells")
+        if keys != parts["select.among"].keys():
+            raise SpecError(
+                f"beyond: it takes the keys of select.among: {', '.join(parts['select.among']) or 'none'}"
+            )
