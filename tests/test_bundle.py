@@ -13,7 +13,9 @@ from highways import data, record
 from highways.cli import main
 from highways.collection import CollectionError, collect
 from highways.experiments.bundle import BundleError, Packed, choose, pack
+from highways.experiments.configuration import all_runs
 from highways.experiments.runs import Run
+from mappings import only
 
 
 @pytest.fixture
@@ -149,3 +151,10 @@ def test_the_commands_pack_and_report(root, tmp_path, monkeypatch, capsys):
         assert not any("FashionMNIST" in name or "__pycache__" in name for name in names)
     assert main(["collect", str(tmp_path / "empty"), *places]) == 1
     assert "holds no records" in capsys.readouterr().err
+
+
+def test_a_bundle_asks_for_the_kernel_of_a_run(paper, tmp_path):
+    runs = all_runs(only(paper, "kernels"))
+    packed = choose(runs.values(), tmp_path, tmp_path, "L008")
+    assert packed.kernels == {path: "mixed" for path in packed.runs if "/mixed/" in path}
+    assert packed.kernels

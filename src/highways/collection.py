@@ -9,11 +9,10 @@ from typing import Any
 from highways import record
 from highways.errors import UserError
 from highways.experiments.results import Reference, sweeps
-from highways.experiments.runs import Run
+from highways.experiments.runs import Run, record_key
 from highways.experiments.status import FINISHED, differences, selections_folder, state
 from highways.propagation.spec import Propagation
 from highways.specs.fields import SpecError
-from highways.specs.run import RunSpec
 from highways.training.progress import heartbeat_path
 
 _ASKED_FOR_BY_NOBODY = "left: the configuration does not ask for it"
@@ -65,8 +64,8 @@ def renew(
 def index(folder: Path) -> Reference:
     """The index of a folder of results, from the files themselves."""
     runs, selections, traces = (folder / name for name in ("runs", "selections", "propagation"))
-    specs = {
-        path.relative_to(runs).as_posix(): RunSpec.from_dict(record.read(path)["spec"])
+    records = {
+        f"runs/{path.relative_to(runs).as_posix()}": _key(record.read(path))
         for path in sorted(runs.rglob("*.json"))
         if not _is_heartbeat(path)
     }
@@ -78,10 +77,14 @@ def index(folder: Path) -> Reference:
     hashes = {path: _trace_hash(path) for path in sorted(traces.rglob("*.npz"))}
     return Reference(
         folder,
-        {f"runs/{file}": spec.hash for file, spec in specs.items()},
+        records,
         {f"propagation/{path.relative_to(traces).as_posix()}": found for path, found in hashes.items() if found},
         chosen,
     )
+
+
+def _key(document: Mapping[str, Any]) -> str:
+    return record_key(document["spec_hash"], document["provenance"]["kernel"])
 
 
 def _found(source: Path, apart: Path | None = None) -> Found:
@@ -141,9 +144,10 @@ def _by_hash(runs: Mapping[str, Run], chosen: Mapping[str, Mapping[str, Any]]) -
     found: dict[str, list[str]] = {}
     for path, run in runs.items():
         if run.selection is None:
-            found.setdefault(run.spec.hash, []).append(path)
+            found.setdefault(run.key, []).append(path)
         elif run.selection in chosen:
-            found.setdefault(run.spec.changed(chosen[run.selection]).hash, []).append(path)
+            spec = run.spec.changed(chosen[run.selection])
+            found.setdefault(record_key(spec.hash, run.kernel), []).append(path)
     return found
 
 
@@ -153,7 +157,7 @@ def _take(
     """Write each record to every path that asks for it and has none; what became of each, by name."""
     fates = {}
     for name, document in records.items():
-        paths = asked.get(document["spec_hash"], [])
+        paths = asked.get(_key(document), [])
         missing = [path for path in paths if state(runs[path], folder)[0] not in FINISHED]
         for path in missing:
             record.write(folder / f"{path}.json", document)

@@ -247,6 +247,14 @@ READINGS = (
 ABLATIONS = (
     Item(
         "table",
+        "kernels",
+        "The kernels native and mixed",
+        "Cells of the table by both kernels, and the difference of the means with its 95 % interval.",
+        "claims.kernels.kernel_table",
+        experiment="kernels",
+    ),
+    Item(
+        "table",
         "ablations",
         "What the highways add",
         "DFA with the same matrices, HEP without the chain, and more.",

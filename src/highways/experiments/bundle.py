@@ -1,10 +1,11 @@
 """Runs for a machine that has torch and numpy only: packed into one file; `collection` takes them back."""
 
 import io
+import json
 import tarfile
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from highways import data
@@ -32,6 +33,7 @@ configuration is:
 _RUN = '''"""Run every spec of this bundle that has no record yet; each takes one core."""
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -41,10 +43,14 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 
 
+KERNELS = json.loads((HERE / "kernels.json").read_text(encoding="utf-8"))
+
+
 def train(spec: Path, device: str) -> int:
     out = HERE / "records" / spec.relative_to(HERE / "specs")
     command = [sys.executable, "-m", "highways", "train", "--spec", str(spec), "--out", str(out)]
     command += ["--data-dir", str(HERE / "data"), "--device", device]
+    command += ["--kernel", KERNELS.get(spec.relative_to(HERE / "specs").with_suffix("").as_posix(), "auto")]
     environment = {**os.environ, "PYTHONPATH": str(HERE), "OMP_NUM_THREADS": "1"}
     code = subprocess.run(command, env=environment).returncode
     print(f"{'done' if code == 0 else f'failed with {code}'}: {out}", flush=True)
@@ -74,15 +80,20 @@ class BundleError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class Packed:
-    """What a bundle holds: the runs by path, and those left out since their settings are not chosen yet."""
+    """What a bundle holds: the runs by path, and those left out since their settings are not chosen yet.
+
+    kernels: those that are asked for, by path.
+    """
 
     runs: dict[str, RunSpec]
     waiting: tuple[str, ...]
+    kernels: Mapping[str, str] = field(default_factory=dict)
 
 
 def choose(runs: Iterable[Run], folder: Folder, selections: Path, pattern: str = "") -> Packed:
     """The unfinished runs whose path contains a pattern, with the settings that have been chosen."""
     chosen, waiting = {}, []
+    runs = list(runs)
     for run in runs:
         if pattern not in run.path or state(run, folder)[0] in FINISHED:
             continue
@@ -95,7 +106,8 @@ def choose(runs: Iterable[Run], folder: Folder, selections: Path, pattern: str =
             waiting.append(run.path)
             continue
         chosen[run.path] = run.spec.changed(settings)
-    return Packed(chosen, tuple(waiting))
+    kernels = {run.path: run.kernel for run in runs if run.path in chosen and run.kernel != "auto"}
+    return Packed(chosen, tuple(waiting), kernels)
 
 
 def _files(name: str, data_dir: str | None) -> dict[str, Path]:
@@ -130,6 +142,7 @@ def pack(packed: Packed, places: Mapping[str, str | None], out: Path) -> None:
         if not path.is_dir() and not any(part in str(path.relative_to(PACKAGE)) for part in _LEFT_OUT):
             sources[f"highways/{path.relative_to(PACKAGE).as_posix()}"] = path
     texts = {f"specs/{path}.json": spec.to_json() for path, spec in packed.runs.items()}
+    texts |= {"kernels.json": json.dumps(packed.kernels, indent=1) + "\n"}
     texts |= {"run.py": _RUN, "README.txt": _HOW.format(name=_NAME)}
 
     def save(temporary: Path) -> None:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from highways.experiments import own_data
-from highways.experiments.runs import Config, Run
+from highways.experiments.runs import MIXED, Config, Run
 from highways.experiments.variants import Changes, Variant, variants
 from highways.specs.fields import SpecError
 from highways.specs.run import RunSpec, digits
@@ -78,11 +78,12 @@ def _told_apart(variant: Variant, others: dict[Any, Variant]) -> Variant:
 class _Records:
     """Where the records of the variants so far lie.
 
-    places: the path by specification and kernel. selections: the name by candidates and what they are chosen for.
+    places: the path by specification and whether the kernel is mixed.
+    selections: the name by candidates and what they are chosen for.
     """
 
     runs: dict[str, Run] = field(default_factory=dict)
-    places: dict[tuple[RunSpec, str], str] = field(default_factory=dict)
+    places: dict[tuple[RunSpec, bool], str] = field(default_factory=dict)
     selections: dict[Any, str] = field(default_factory=dict)
 
     def with_runs(self, variant: Variant) -> Variant:
@@ -128,13 +129,13 @@ class _Records:
 
     def _run(self, variant: Variant, path: str, spec: RunSpec, swept: tuple[str, ...] = ("learning.lr",)) -> Run:
         kernel = variant.kernel
-        place = self.places.setdefault((spec, kernel), path)
+        place = self.places.setdefault((spec, kernel == MIXED), path)
         return self._kept(variant, Run(place, spec, swept=swept, kernel=kernel))
 
     def _kept(self, variant: Variant, run: Run) -> Run:
         """The run, once it is the only one of its path."""
         other = self.runs.setdefault(run.path, run)
-        if (other.spec, other.kernel, set(other.sweep)) != (run.spec, run.kernel, set(run.sweep)):
+        if (other.key, set(other.sweep)) != (run.key, set(run.sweep)):
             raise SpecError(f"two different runs would share the record {run.path}; give one row another name")
         return run
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from highways.errors import UserError
-from highways.experiments.runs import Run
+from highways.experiments.runs import Run, record_key
 from highways.files import write_text
 from highways.propagation.spec import Propagation
 
@@ -68,7 +68,8 @@ class Selected:
 class Reference:
     """What a folder of reference results holds.
 
-    records, traces: hash of the specification, by file; selections: hash of the sweep and settings, by file.
+    records: the key of `runs.record_key` by file.
+    traces: the hash of the specification by file. selections: hash of the sweep and settings, by file.
     """
 
     folder: Path
@@ -101,8 +102,8 @@ class Reference:
                 if run.selection not in chosen:
                     continue
                 spec = spec.changed(chosen[run.selection].settings)
-            same = f"runs/{path}.json"
-            file = same if self.records.get(same) == spec.hash else files.get(spec.hash)
+            same, key = f"runs/{path}.json", record_key(spec.hash, run.kernel)
+            file = same if self.records.get(same) == key else files.get(key)
             if file is not None:
                 found[path] = self.folder / file
         return found

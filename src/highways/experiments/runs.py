@@ -10,6 +10,7 @@ from highways.specs.registry import METHODS
 from highways.specs.run import DATASETS, Conventions, RunSpec
 
 Config = Mapping[str, Any]
+MIXED = "mixed"  # the kernel with products of bf16 numbers
 CellKey = tuple[str, int, str]  # data set, depth, method
 
 
@@ -31,6 +32,16 @@ class Run:
     swept: tuple[str, ...] = ("learning.lr",)
     sweep: tuple["Run", ...] = ()
     kernel: str = "auto"
+
+    @property
+    def key(self) -> str:
+        """What its record is found by, wherever it lies."""
+        return record_key(self.spec.hash, self.kernel)
+
+
+def record_key(spec_hash: str, kernel: str | None) -> str:
+    """The hash of a specification, with the kernel where that computes in another precision than float32."""
+    return f"{spec_hash} {kernel}" if kernel == MIXED else spec_hash
 
 
 # Conventions that a method without highways, or without inference, does not depend on.

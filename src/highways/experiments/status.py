@@ -8,7 +8,7 @@ from typing import Any
 
 from highways import record
 from highways.experiments.results import Folder, Results, places
-from highways.experiments.runs import Run
+from highways.experiments.runs import MIXED, Run
 from highways.experiments.settings_file import SettingsError, chosen_settings
 from highways.files import read_json
 from highways.specs.fields import SpecError
@@ -69,11 +69,14 @@ def _unchosen(document: dict[str, Any], run: Run, selections: Path | None) -> li
 def differences(document: dict[str, Any], run: Run) -> list[str]:
     """Keys of the spec in which a record differs from the run that it should be of.
 
-    What a selection supplies is not known in advance and does not count.
+    What a selection supplies is not known in advance and does not count. The kernel counts where the run asks for
+    `mixed`: a record that was made by it counts for a run that asks for no kernel, and its tables say so.
     """
     found = RunSpec.from_dict(document["spec"]).complete()
     keys = _different(run.spec.complete(), found)
-    return [key for key in keys if not (run.selection is not None and key in run.swept)]
+    made_by = document.get("provenance", {}).get("kernel")
+    other = ["kernel"] if run.kernel == MIXED and made_by not in (None, MIXED) else []
+    return [key for key in keys if not (run.selection is not None and key in run.swept)] + other
 
 
 def _different(expected: dict[str, Any], found: dict[str, Any], where: str = "") -> list[str]:

@@ -1,0 +1,55 @@
+"""The same cells by the kernel that computes in float32 and by the one with products of bf16 numbers."""
+
+import pandas as pd
+
+from highways.analysis.claims.evidence import difference, sample, stand_in
+from highways.analysis.data.cells import Cell, cells
+from highways.analysis.data.notes import cell_notes, place_label, spread_note
+from highways.analysis.data.rendering import Table
+from highways.experiments.plan import plan
+from highways.experiments.results import Folder
+from highways.experiments.runs import MIXED, Config
+from highways.methods import METHODS
+
+
+def kernel_table(config: Config, folder: Folder) -> Table:
+    """Test accuracy by either kernel, and mixed minus float32: paired over the seeds, with its 95 % interval."""
+    variants = plan(config).by_place("kernels")
+    pairs: dict[tuple[str, str], dict[bool, Cell]] = {}
+    named = {}
+    for variant, cell in cells(variants, folder).items():
+        where = (place_label(*variant.place), METHODS[variant.method].title)
+        pairs.setdefault(where, {})[variant.kernel == MIXED] = cell
+        named[f"{', '.join(where)}, {variant.name}"] = cell
+    rows, data = [], []
+    for (place, method), pair in pairs.items():
+        row = {"Place": place, "Method": method, "float32": pair[False].text, "mixed": pair[True].text}
+        rows.append({**row, "mixed − float32": _difference(pair)})
+        for mixed, cell in pair.items():
+            key = {"place": place, "method": method, "kernel": "mixed" if mixed else "float32"}
+            data.append({**key, **cell.numbers, "status": cell.status})
+    return Table(
+        "kernels",
+        "Test accuracy (%) by the kernels in float32 and mixed",
+        pd.DataFrame(rows).set_index(["Place", "Method"]),
+        pd.DataFrame(data),
+        (
+            spread_note(variants),
+            "mixed − float32: difference of the means with Student's 95 % interval, paired where both have the same "
+            "seeds.",
+            *cell_notes(named),
+        ),
+    )
+
+
+def _difference(pair: dict[bool, Cell]) -> str:
+    both = [pair[mixed].accuracies for mixed in (True, False)]
+    shared = sorted(both[0].keys() & both[1].keys())
+    if len(shared) < 2:
+        return "—" if not shared else f"{both[0][shared[0]] - both[1][shared[0]]:+.1f} (n=1)"
+    mixed, plain = (sample(cell, stand_in(None, {}, 1)) for cell in (pair[True], pair[False]))
+    assert mixed is not None
+    assert plain is not None
+    gap = difference(mixed, plain)
+    low, high = gap.interval
+    return f"{gap.value:+.1f} [{low:.1f}, {high:.1f}]"
