@@ -44,7 +44,7 @@ slurm: $(INSTALLED)
 
 report: $(INSTALLED)
 	highways report --runs results/reference/runs --traces results/reference/propagation --out results/reference \
-		--renew README.md docs/results.md docs/baselines.md
+		--renew README.md docs/results.md docs/baselines.md docs/engine.md
 
 # The lock is what a fresh environment resolves to today.
 lock:

@@ -181,7 +181,7 @@ def test_a_method_of_ones_own_is_fingerprinted_with_all_that_it_uses_and_moves_n
         own.add(provenance.training_code("child"))
 
 
-def test_a_method_that_only_takes_the_optimiser_of_the_states_is_fingerprinted_with_it(package, monkeypatch):
+def test_a_method_that_only_takes_the_optimizer_of_the_states_is_fingerprinted_with_it(package, monkeypatch):
     text = "from highways.inference.optimizer import state_optimizer\nfrom highways.methods import base\n"
     (package / "methods" / "own.py").write_text(text, encoding="utf-8")
     monkeypatch.setitem(registry.METHODS, "own", registry.Method("Own", cost=no_more))

@@ -1,4 +1,4 @@
-"""iPC: torch's optimisers on states and weights together, and predictive coding where the weights rest."""
+"""iPC: torch's optimizers on states and weights together, and predictive coding where the weights rest."""
 
 from collections.abc import Callable
 from typing import Any
@@ -52,7 +52,7 @@ def at_rest(gradient: Parameters) -> None:
 @PHIS
 @ALL_READINGS
 def test_states_and_weights_descend_one_energy_together(reading: dict[str, Any], phi: str, optimizer: str) -> None:
-    """torch's autograd and optimisers on both at once, four steps."""
+    """torch's autograd and optimizers on both at once, four steps."""
     learning = {"weight_decay": 0.2, "eps": 1e-4}
     problem = ipc(4, phi=phi, conventions={**reading, "rms_eps": 0.1}, learning=learning)
     network = PlainNetwork(problem)

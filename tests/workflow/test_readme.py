@@ -26,11 +26,11 @@ NOT_RUN = {
     ". .venv/bin/activate": "the copy of the project has no environment of its own",
     "for pid in": "ends processes",
     "highways cost --calibrate": "measures the machine, alone on it",
-    "highways collect results --into": "tests/test_results.py runs it on a reference of its own",
-    "highways collect highways-bundle": "tests/test_bundle.py runs it",
-    "python highways-bundle/run.py": "tests/test_bundle.py runs it",
-    "pytest": "tests/test_guide.py runs it",
-    "highways train --dataset mnist --depth 8 --method weighted_pc": "tests/test_guide.py runs it",
+    "highways collect results --into": "tests/experiments/test_results.py runs it on a reference of its own",
+    "highways collect highways-bundle": "tests/experiments/test_bundle.py runs it",
+    "python highways-bundle/run.py": "tests/experiments/test_bundle.py runs it",
+    "pytest": "tests/methods/test_guide.py runs it",
+    "highways train --dataset mnist --depth 8 --method weighted_pc": "tests/methods/test_guide.py runs it",
 }
 FULL_DATA = ("bundle", "propagate")
 RUN = {"mine.yaml", "chosen.yaml"}  # workflows that are run, on the embedded data; all others are planned

@@ -172,4 +172,5 @@ BLOCKS: dict[str, Callable[[Tables], pd.DataFrame]] = {
     "baselines": _baselines,
     "predictions": _predictions,
     "propagation": _propagation,
+    "kernels": lambda tables: tables.frame("kernels"),
 }

@@ -1,4 +1,4 @@
-"""The M-step's optimiser: AdamW with the rule's own update as the gradient, and the learning-rate schedule."""
+"""The M-step's optimizer: AdamW with the rule's own update as the gradient, and the learning-rate schedule."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -35,8 +35,8 @@ def kernel_table(config: Config, folder: Folder) -> Table:
         pd.DataFrame(data),
         (
             spread_note(variants),
-            "mixed − float32: difference of the means with Student's 95 % interval, paired where both have the same "
-            "seeds.",
+            "mixed − float32: difference of the means with Student's 95 % interval, paired where both have the "
+            "same seeds.",
             *cell_notes(named),
         ),
     )
@@ -46,10 +46,14 @@ def _difference(pair: dict[bool, Cell]) -> str:
     both = [pair[mixed].accuracies for mixed in (True, False)]
     shared = sorted(both[0].keys() & both[1].keys())
     if len(shared) < 2:
-        return "—" if not shared else f"{both[0][shared[0]] - both[1][shared[0]]:+.1f} (n=1)"
+        return "—" if not shared else f"{_signed(both[0][shared[0]] - both[1][shared[0]])} (n=1)"
     mixed, plain = (sample(cell, stand_in(None, {}, 1)) for cell in (pair[True], pair[False]))
     assert mixed is not None
     assert plain is not None
     gap = difference(mixed, plain)
     low, high = gap.interval
-    return f"{gap.value:+.1f} [{low:.1f}, {high:.1f}]"
+    return f"{_signed(gap.value)} [{low:.1f}, {high:.1f}]"
+
+
+def _signed(points: float) -> str:
+    return f"{round(points, 1) + 0.0:+.1f}"  # what rounds to nothing has no minus

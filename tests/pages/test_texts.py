@@ -12,7 +12,7 @@ from highways.analysis import texts
 from highways.experiments import configuration
 from highways.experiments.results import Sources
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "results/reference"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TABLES = texts.Tables(

@@ -1,4 +1,4 @@
-"""The M-step's optimiser and its learning-rate schedule."""
+"""The M-step's optimizer and its learning-rate schedule."""
 
 import math
 import subprocess

@@ -19,7 +19,7 @@ from highways.experiments.runs import Run
 from highways.workflow import Workflow, check_profile, check_results, paths
 from mappings import row
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "results/reference"
 
 

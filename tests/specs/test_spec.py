@@ -14,7 +14,7 @@ from highways.specs.run import Conventions, Highway, Learning, Network, RunSpec
 from mappings import changed
 from networks import make_spec
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_spec_survives_json(tiny):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs/adding-a-method.md").read_text(encoding="utf-8")
 BLOCKS = dict(re.findall(r"```python\n# ((?:src|tests)/\S+.*?)\n(.*?)```", GUIDE, re.DOTALL))
 MODULE, OPTIONS, REGISTRY, TESTS, STILL = BLOCKS
