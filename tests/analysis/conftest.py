@@ -102,6 +102,12 @@ _CONFIG: dict[str, Any] = {
             "times": {"learning.lr": [1, 2]},
         },
         {
+            "name": "kernels",
+            "cells": {"dataset": "mnist", "depth": 8, "seeds": [0, 1]},
+            "methods": ["pc", "hep"],
+            "rows": [{"name": "float32"}, {"name": "mixed", "kernel": "mixed"}],
+        },
+        {
             "name": "ablations",
             "cells": {"dataset": "mnist", "depth": 8, "seeds": [0, 1]},
             "rows": [

@@ -34,7 +34,7 @@ def test_the_difference_is_paired_over_the_seeds(both, folder, record):
     write(both, record, [0.001, 0.002, 0.003])
     row = kernel_table(both, folder).frame.loc["MNIST L=8", "HEP"]
     half = 4.303 * 0.1 / 3**0.5
-    assert row["mixed − float32"] == f"+0.2 [{0.2 - half:.1f}, {0.2 + half:.1f}]"
+    assert row["mixed − float32"] == f"+0.2 [{0.2 - half:.1f}, {0.2 + half:.1f}] (n=3)"
     assert (row["float32"], row["mixed"]) == ("91.0 ± 1.0 (n=3)", "91.2 ± 1.1 (n=3)")
 
 

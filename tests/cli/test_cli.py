@@ -430,7 +430,7 @@ def test_tables_name_a_broken_record_and_go_on(one_cell, tmp_path, capsys):
 
 def test_a_wrong_table_lists_the_right_ones(capsys, tmp_path):
     assert (
-        "depth, density, optimizer, settings, strength, conventions, readings, ablations, rates, baselines"
+        "depth, density, optimizer, settings, strength, conventions, readings, kernels, ablations, rates"
         in failure(capsys, "table", "breadth", "--out", str(tmp_path))
     )
     assert "depth, " in failure(capsys, "figure", "breadth", "--out", str(tmp_path))

@@ -126,7 +126,7 @@ def test_records_of_the_reference_are_not_trained_for_their_weights(tiny):
     shutil.copytree(tiny.folder / "results/tiny", tiny.folder / "results/reference")
     index(tiny.folder / "results/reference").write()
     shutil.rmtree(tiny.folder / "results/tiny/runs")
-    configure(tiny, records="reference", keep_weights=True, seeds=[0, 1, 2])
+    configure(tiny, records="reference", keep_weights=True, experiments=depth(seeds=(0, 1, 2)))
     assert trained(tiny.plan(*TABLE)) == {f"{PC}/seed2", f"{BP}/selected/seed2"}
 
 

@@ -1,8 +1,10 @@
 """The same cells by the kernel that computes in float32 and by the one with products of bf16 numbers."""
 
+from statistics import fmean, stdev
+
 import pandas as pd
 
-from highways.analysis.claims.evidence import difference, sample, stand_in
+from highways.analysis.claims.evidence import Sample, difference
 from highways.analysis.data.cells import Cell, cells
 from highways.analysis.data.notes import cell_notes, place_label, spread_note
 from highways.analysis.data.rendering import Table
@@ -35,24 +37,23 @@ def kernel_table(config: Config, folder: Folder) -> Table:
         pd.DataFrame(data),
         (
             spread_note(variants),
-            "mixed − float32: difference of the means with Student's 95 % interval, paired where both have the "
-            "same seeds.",
+            "mixed − float32: mean difference over the n seeds that both have, with Student's 95 % interval.",
             *cell_notes(named),
         ),
     )
 
 
 def _difference(pair: dict[bool, Cell]) -> str:
-    both = [pair[mixed].accuracies for mixed in (True, False)]
-    shared = sorted(both[0].keys() & both[1].keys())
-    if len(shared) < 2:
-        return "—" if not shared else f"{_signed(both[0][shared[0]] - both[1][shared[0]])} (n=1)"
-    mixed, plain = (sample(cell, stand_in(None, {}, 1)) for cell in (pair[True], pair[False]))
-    assert mixed is not None
-    assert plain is not None
-    gap = difference(mixed, plain)
+    """Over the seeds that both kernels have."""
+    shared = sorted(pair[True].accuracies.keys() & pair[False].accuracies.keys())
+    if not shared:
+        return "—"
+    mixed, plain = ({seed: pair[kernel].accuracies[seed] for seed in shared} for kernel in (True, False))
+    if len(shared) == 1:
+        return f"{_signed(mixed[shared[0]] - plain[shared[0]])} (n=1)"
+    gap = difference(*(Sample(fmean(one.values()), stdev(one.values()), len(one), one) for one in (mixed, plain)))
     low, high = gap.interval
-    return f"{_signed(gap.value)} [{low:.1f}, {high:.1f}]"
+    return f"{_signed(gap.value)} [{low:.1f}, {high:.1f}] (n={len(shared)})"
 
 
 def _signed(points: float) -> str:
