@@ -9,7 +9,7 @@ from typing import Any
 from highways import record
 from highways.errors import UserError
 from highways.experiments.results import Reference, sweeps
-from highways.experiments.runs import Run, record_key
+from highways.experiments.runs import Run, key_of, record_key
 from highways.experiments.status import FINISHED, differences, selections_folder, state
 from highways.propagation.spec import Propagation
 from highways.specs.fields import SpecError
@@ -65,7 +65,7 @@ def index(folder: Path) -> Reference:
     """The index of a folder of results, from the files themselves."""
     runs, selections, traces = (folder / name for name in ("runs", "selections", "propagation"))
     records = {
-        f"runs/{path.relative_to(runs).as_posix()}": _key(record.read(path))
+        f"runs/{path.relative_to(runs).as_posix()}": key_of(record.read(path))
         for path in sorted(runs.rglob("*.json"))
         if not _is_heartbeat(path)
     }
@@ -81,10 +81,6 @@ def index(folder: Path) -> Reference:
         {f"propagation/{path.relative_to(traces).as_posix()}": found for path, found in hashes.items() if found},
         chosen,
     )
-
-
-def _key(document: Mapping[str, Any]) -> str:
-    return record_key(document["spec_hash"], document["provenance"]["kernel"])
 
 
 def _found(source: Path, apart: Path | None = None) -> Found:
@@ -157,7 +153,7 @@ def _take(
     """Write each record to every path that asks for it and has none; what became of each, by name."""
     fates = {}
     for name, document in records.items():
-        paths = asked.get(_key(document), [])
+        paths = asked.get(key_of(document), [])
         missing = [path for path in paths if state(runs[path], folder)[0] not in FINISHED]
         for path in missing:
             record.write(folder / f"{path}.json", document)
@@ -167,6 +163,10 @@ def _take(
             fates[name] = _THERE
         elif name in runs and (keys := differences(document, runs[name])):
             fates[name] = f"left: made with another {', '.join(keys)}"
+        elif name in runs and runs[name].selection is None:
+            fates[name] = (
+                f"left: made by the kernel {document['provenance']['kernel']}, which the run does not ask for"
+            )
         elif name in runs:
             fates[name] = f"left: its settings are not those chosen in {runs[name].selection}"
         else:

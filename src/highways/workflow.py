@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from highways import provenance
 from highways.analysis.sections import Item, items
 from highways.errors import UserError
 from highways.experiments import cost, own_data
@@ -83,8 +82,7 @@ class Workflow:
 
     def kernel(self, run: Run) -> list[str]:
         """What a training is told of its kernel: nothing where any will do, or where it relaxes with none."""
-        wanted = run.kernel != "auto" and provenance.relaxes_with_a_kernel(run.spec.method)
-        return ["--kernel", run.kernel] if wanted else []
+        return [] if run.kernel == "auto" else ["--kernel", run.kernel]
 
     def place(self, dataset: str) -> list[str]:
         """What a command is told of the place of a data set; nothing where it looks in the usual ones."""

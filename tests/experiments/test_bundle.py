@@ -156,5 +156,5 @@ def test_the_commands_pack_and_report(root, tmp_path, monkeypatch, capsys):
 def test_a_bundle_asks_for_the_kernel_of_a_run(paper, tmp_path):
     runs = all_runs(only(paper, "kernels"))
     packed = choose(runs.values(), tmp_path, tmp_path, "L008")
-    assert packed.kernels == {path: "mixed" for path in packed.runs if "/mixed/" in path}
+    assert packed.kernels == {path: "mixed" if "/mixed/" in path else "native" for path in packed.runs}
     assert packed.kernels

@@ -78,7 +78,7 @@ def test_a_row_has_what_its_block_says_but_for_what_it_says_itself(ask):
                 {
                     "name": "r",
                     "cells": own,
-                    "methods": "dfa",
+                    "methods": "hep",
                     "set": {"epochs": 4},
                     "vary": {"highway.alpha": 2.0},
                     "times": {"learning.lr": 2},
@@ -94,7 +94,7 @@ def test_a_row_has_what_its_block_says_but_for_what_it_says_itself(ask):
     assert {run.kernel for one in inherits for run in one.runs} == {"batched"}
     (variant,) = overrides
     ((run,),) = [variant.runs]
-    assert (variant.cell, run.spec.seed, run.kernel) == (("fashion_mnist", 4, "dfa"), 5, "native")
+    assert (variant.cell, run.spec.seed, run.kernel) == (("fashion_mnist", 4, "hep"), 5, "native")
     # `set` and `select.among` are laid over those of the block key by key, everything else replaces.
     assert (run.spec.epochs, run.spec.batch_size, run.spec.learning.eps) == (4, 64, 1e-8)
     assert (run.spec.highway.alpha, run.spec.learning.lr) == (2.0, 2e-3)

@@ -24,7 +24,7 @@ rule data:
         "highways data {wildcards.dataset:q} {resources.data_dir} --out {output:q} 2> {log:q}"
 
 
-# Where it cannot be built, trainings take another kernel, and the file says why.
+# Where native cannot be built, trainings take another kernel, and the file says why.
 rule kernel:
     output:
         "<results>/prepared/kernel.txt",

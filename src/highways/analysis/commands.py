@@ -17,7 +17,7 @@ from highways.analysis.data.titles import titles_of
 from highways.analysis.figures import style
 from highways.analysis.sections import nothing
 from highways.experiments.results import Sources, sweep_hash
-from highways.experiments.runs import Config, Run
+from highways.experiments.runs import Config, Run, key_of
 from highways.experiments.status import differences
 from highways.files import write_text
 from highways.propagation.spec import Propagation
@@ -73,7 +73,8 @@ def select(records: Sequence[Path], out_file: Path) -> None:
 
     The records must be of one data set, depth, method and length, and every candidate must have the same seeds.
     """
-    specs = {path: RunSpec.from_dict(record.read(path)["spec"]) for path in records}
+    documents = {path: record.read(path) for path in records}
+    specs = {path: RunSpec.from_dict(document["spec"]) for path, document in documents.items()}
     first_path, first = next(iter(specs.items()))
     swept = ["learning.lr"]
     for path, spec in specs.items():
@@ -95,5 +96,5 @@ def select(records: Sequence[Path], out_file: Path) -> None:
     selection = selecting.select(rows)
     if selection is None:  # every candidate diverged, and so, on record, will the other seeds
         selection = Selection(str(seeds.index[0]), dict.fromkeys(seeds.index))
-    document = {"sweep": sweep_hash(spec.hash for spec in specs.values()), **selection.to_dict()}
+    document = {"sweep": sweep_hash(map(key_of, documents.values())), **selection.to_dict()}
     write_text(out_file, json.dumps(document, indent=1) + "\n")

@@ -140,7 +140,9 @@ def _guesses(config: Config) -> list[dict[str, str]]:
     deep = [one.row["set"] for one in backprop if one.depth == 128]
     conventions = asdict(Conventions(**config["conventions"]))  # with the defaults of those that are left out
     own = {
-        "backprop.learning_rates": [one["learning.lr"] for one in swept[0]] if swept else None,
+        "backprop.learning_rates": sorted({one["learning.lr"] for one in swept[0] if "learning.lr" in one})
+        if swept
+        else None,
         "backprop.depth_128": deep[0] if deep else None,
     }
     rows = []

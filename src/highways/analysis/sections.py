@@ -396,7 +396,7 @@ _ROWS_OF_A_FIGURE = 60
 def sections(config: Config) -> dict[str, list[Item]]:
     """The tables and figures that a configuration asks for, under their headings.
 
-    Each experiment has a table and a figure of its name.
+    Each experiment has a table and a figure of its name; one with very many rows has a table only.
     """
     found = {heading: [item for item in items if item.of(config)] for heading, items in SECTIONS.items()}
     headings = {item.experiment: heading for heading, items in SECTIONS.items() for item in items}

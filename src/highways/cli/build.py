@@ -31,7 +31,7 @@ def add_build(commands: Any) -> None:
         "--out",
         type=Path,
         metavar="FILE",
-        help="write there what was built; or, where that fails, why, and go on: runs take another kernel then",
+        help="write there what was built; or, where that fails, why, and go on",
     )
 
 
@@ -46,8 +46,8 @@ def _build(options: argparse.Namespace) -> int:
         try:
             built.append(str(library(kernel)))
         except BuildError as error:
-            other = "batched" if kernel == "native" else "native"
-            built.append(f"the {kernel} kernel cannot be built: {error}; without it `{other}` serves")
+            without = "`batched` serves" if kernel == "native" else "runs that ask for it fail; ask for none"
+            built.append(f"the {kernel} kernel cannot be built: {error}; without it {without}")
             if options.out is None:
                 raise UserError(built[-1]) from None
             print(f"highways: warning: {built[-1]}", file=sys.stderr)

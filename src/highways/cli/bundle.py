@@ -18,6 +18,7 @@ from highways.cli.shared import (
 )
 from highways.experiments.configuration import all_runs
 from highways.experiments.relaxations import all_propagations
+from highways.experiments.results import Reference
 
 
 def add_bundle(commands: Any) -> None:
@@ -58,13 +59,16 @@ def _bundle(options: argparse.Namespace) -> int:
 
     config = read_config(options)
     runs = all_runs(config)
-    packed = choose(runs.values(), counted_records(options, config, runs), options.selections, options.only)
+    reference = Reference.read(options.reference) if config["records"] == "reference" else Reference(Path())
+    before = {name: one.settings for name, one in reference.chosen(runs).items()}
+    counted = counted_records(options, config, runs)
+    packed = choose(runs.values(), counted, options.selections, options.only, before)
     places = {spec.dataset: data_place(options, spec) for spec in packed.runs.values()}
     pack(packed, places, options.out)
     size = options.out.stat().st_size / 1e6
     print(f"{options.out}: {len(packed.runs)} runs, {size:.0f} MB", file=sys.stderr)
     for path in packed.waiting:
-        print(f"left out, no learning rate chosen yet: {path}", file=sys.stderr)
+        print(f"left out, no settings chosen yet: {path}", file=sys.stderr)
     return 0
 
 

@@ -21,7 +21,7 @@ from highways.cli.shared import (
     stopped,
 )
 from highways.experiments.plan import plan
-from highways.experiments.runs import cell_spec, idle
+from highways.experiments.runs import asked_kernel, cell_spec, idle
 from highways.experiments.settings_file import chosen_settings
 from highways.files import read_json, short, strict_json
 from highways.methods import METHODS
@@ -108,7 +108,10 @@ def _add_how(parser: argparse.ArgumentParser) -> Any:
     add_data_dir(how)
     add_device(how)
     how.add_argument("--threads", type=int, default=1, help="default: %(default)s, the fastest for many runs")
-    how.add_argument("--kernel", default="auto", help="auto (default), native, mixed, batched or reference")
+    how.add_argument(
+        "--kernel",
+        help="auto, native, mixed, batched or reference (default: that of the configuration, else auto)",
+    )
     return how
 
 
@@ -199,6 +202,7 @@ def _spec(options: argparse.Namespace) -> RunSpec:
         for name in ("dataset", "depth", "method", "seed"):
             if getattr(options, name) is not None:
                 raise SpecError(f"--{name}: not with --spec, which says it already; change it with --set")
+        options.kernel = options.kernel or "auto"
         return read_spec(options.spec)
     missing = [name for name in ("dataset", "depth", "method") if getattr(options, name) is None]
     if missing:
@@ -212,6 +216,8 @@ def _spec(options: argparse.Namespace) -> RunSpec:
             f"or take the settings of another depth, as in --depth {depths[0]} --set network.depth={options.depth}"
         )
     changes = {} if variant is None else variant.fixed
+    asked = asked_kernel(config, options.depth, options.method) if variant is None else variant.kernel
+    options.kernel = options.kernel or asked
     return cell_spec(config, options.dataset, options.depth, options.method, options.seed or 0, changes)
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from highways import data
 from highways.data_places import find, locate_own, own_files
@@ -21,12 +22,12 @@ from highways.specs.run import OwnImages, RunSpec
 PACKAGE = Path(__file__).parents[1]
 _NAME = "highways-bundle"
 _LEFT_OUT = ("__pycache__", ".egg-info")
-_HOW = """Unpack, and on a machine with Python 3.11 or newer, torch and numpy:
+_HOW = """Unpack it on a machine with Python 3.11 or newer, torch and numpy, and run:
 
     python {name}/run.py --jobs 8 > log.txt 2>&1
 
-Every run takes one core. What was stopped goes on where it was when the command is given again. Then, where the
-configuration is:
+Every run takes one core. A run that was stopped resumes when the command is given again. Then run, on the machine
+with the configuration:
 
     highways collect {name}
 """
@@ -39,6 +40,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 
@@ -90,8 +92,17 @@ class Packed:
     kernels: Mapping[str, str] = field(default_factory=dict)
 
 
-def choose(runs: Iterable[Run], folder: Folder, selections: Path, pattern: str = "") -> Packed:
-    """The unfinished runs whose path contains a pattern, with the settings that have been chosen."""
+def choose(
+    runs: Iterable[Run],
+    folder: Folder,
+    selections: Path,
+    pattern: str = "",
+    chosen_before: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Packed:
+    """The unfinished runs whose path contains a pattern, with the settings that have been chosen.
+
+    chosen_before: settings by the name of their selection, for those that are not below `selections`.
+    """
     chosen, waiting = {}, []
     runs = list(runs)
     for run in runs:
@@ -103,8 +114,10 @@ def choose(runs: Iterable[Run], folder: Folder, selections: Path, pattern: str =
         try:
             settings = chosen_settings(selections / f"{run.selection}.json")
         except (OSError, SettingsError):
-            waiting.append(run.path)
-            continue
+            settings = dict((chosen_before or {}).get(run.selection, {}))
+            if not settings:
+                waiting.append(run.path)
+                continue
         chosen[run.path] = run.spec.changed(settings)
     kernels = {run.path: run.kernel for run in runs if run.path in chosen and run.kernel != "auto"}
     return Packed(chosen, tuple(waiting), kernels)
@@ -134,7 +147,8 @@ def pack(packed: Packed, places: Mapping[str, str | None], out: Path) -> None:
     places: where each data set is, None for the usual places.
     """
     if not packed.runs:
-        raise BundleError("bundle: no unfinished run to pack; see `highways status`")
+        left = f"; {len(packed.waiting)} wait for settings that are not chosen yet" if packed.waiting else ""
+        raise BundleError(f"bundle: no unfinished run to pack{left}; see `highways status`")
     sources: dict[str, Path] = {}
     for name, own in sorted({spec.dataset: spec.data for spec in packed.runs.values()}.items()):
         sources |= _files(name, places[name]) if own is None else _own_files(name, places[name], own)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from highways.experiments import own_data
+from highways.experiments import own_data, shapes
 from highways.experiments.plan import plan
 from highways.experiments.relaxations import all_propagations, trained_runs
 from highways.experiments.runs import Config, Run
@@ -54,6 +54,7 @@ def expand(document: Any) -> tuple[dict[str, Run], dict[str, Propagation]]:
     for block in config["experiments"]:
         if block["name"] in TAKEN:
             raise SpecError(f"experiments: {block['name']} is the name of another table or figure; rename it")
+    shapes.check(plan(config))
     runs = all_runs(config)
     try:
         _check_propagation(config)

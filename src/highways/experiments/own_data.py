@@ -24,6 +24,8 @@ def check(config: Config) -> None:
     names = [entry["name"] for entry in config["data"]]
     for entry in config["data"]:
         name, given = entry["name"], [key for key in SOURCES if key in entry]
+        if name in ("selected", "beyond"):
+            raise SpecError(f"data: {name}: a folder among the records has that name; rename the entry")
         if name in DATASETS:
             raise SpecError(f"data: {name}: a data set of that name comes with the project; rename the entry")
         if names.count(name) > 1:

@@ -99,8 +99,7 @@ class _Records:
             for settings in choice.candidates
             for seed in choice.seeds
         )
-        any_of_them = min(choice.candidates, key=repr)  # in whatever order they are listed
-        asked_for = (frozenset(run.spec for run in sweep), variant.spec(0, any_of_them), variant.kernel)
+        asked_for = (frozenset(run.spec for run in sweep), variant.example, variant.kernel == MIXED)
         name = self.selections.setdefault(asked_for, variant.folder)
         others = [seed for seed in variant.seeds if not (variant.shares_seeds and seed in choice.seeds)]
         chosen = [
@@ -136,7 +135,9 @@ class _Records:
         """The run, once it is the only one of its path."""
         other = self.runs.setdefault(run.path, run)
         if (other.key, set(other.sweep)) != (run.key, set(run.sweep)):
-            raise SpecError(f"two different runs would share the record {run.path}; give one row another name")
+            raise SpecError(
+                f"two different runs would share the record {run.path}; give one of the two rows a name of its own"
+            )
         return run
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from highways.experiments.plan import plan
-from highways.experiments.runs import Config, Run, asked_kernel, cell_spec
+from highways.experiments.runs import Config, Run, cell_spec
 from highways.propagation.spec import RELAXATIONS, Propagation
 from highways.specs.registry import METHODS
 from highways.specs.run import Inference, Learning, RunSpec
@@ -120,11 +120,11 @@ def trained_runs(config: Config) -> list[Run]:
         variant = plan(config).first(dataset, during["depth"], method)
         if variant is None:
             spec = cell_spec(config, dataset, during["depth"], method, during["seed"])
-            found.append(Run(spec.path, spec, kernel=asked_kernel(config, during["depth"], None)))
+            found.append(Run(spec.path, spec))
         else:
             selection = None if variant.choice is None else variant.folder
             spec = variant.spec(during["seed"])
-            found.append(Run(f"{variant.folder}/seed{spec.seed}", spec, selection, kernel=variant.kernel))
+            found.append(Run(f"{variant.folder}/seed{spec.seed}", spec, selection))
     return found
 
 

@@ -1,7 +1,7 @@
 """Where results lie: the user's own, and the reference that comes with the project. Imports no torch.
 
-The index of the reference says of what specification each of its files is. What a configuration asks for is found
-there by specification, whatever path the configuration gives it.
+The index of the reference has the key of every file, which is the hash of its specification and, of records by
+mixed, the kernel. A configuration finds its runs there by key, whatever path it gives them.
 """
 
 import hashlib
@@ -113,7 +113,7 @@ class Reference:
         files = {entry["sweep"]: file for file, entry in self.selections.items()}
         found = {}
         for name, sweep in sweeps(runs.values()).items():
-            file = files.get(sweep_hash(run.spec.hash for run in sweep))
+            file = files.get(sweep_hash(run.key for run in sweep))
             if file is not None:
                 found[name] = Selected(self.folder / file, dict(self.selections[file]["settings"]))
         return found
@@ -144,9 +144,10 @@ def _by_hash(files: Mapping[str, str]) -> dict[str, str]:
 
 def sweeps(runs: Iterable[Run]) -> dict[str, list[Run]]:
     """The runs that decide each selection, by its name."""
-    return dict(sorted((run.selection, list(run.sweep)) for run in runs if run.selection))
+    found = {run.selection: list(run.sweep) for run in runs if run.selection}
+    return {name: found[name] for name in sorted(found)}
 
 
-def sweep_hash(hashes: Iterable[str]) -> str:
-    """16 hexadecimal digits, equal for equal sets of specifications in any order."""
-    return hashlib.sha256("\n".join(sorted(hashes)).encode()).hexdigest()[:16]
+def sweep_hash(keys: Iterable[str]) -> str:
+    """16 hexadecimal digits of the keys of runs, equal for equal sets in any order."""
+    return hashlib.sha256("\n".join(sorted(keys)).encode()).hexdigest()[:16]

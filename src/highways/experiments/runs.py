@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import cache
 from typing import Any
 
+from highways import provenance
 from highways.experiments.own_data import images_of
 from highways.specs.fields import SpecError
 from highways.specs.registry import METHODS
@@ -21,7 +23,7 @@ class Run:
     path: place of the record below the folder of runs, without an ending.
     spec: what to run. Where `selection` is set, its values of the swept keys are placeholders.
     selection: name of the selection that supplies these values once the sweep has run.
-    swept: dotted keys of the spec.
+    swept: the dotted keys that the selection chooses.
     sweep: the runs that decide the selection.
     kernel: that of the E-step, which is no part of a spec; the record names it.
     """
@@ -44,6 +46,11 @@ def record_key(spec_hash: str, kernel: str | None) -> str:
     return f"{spec_hash} {kernel}" if kernel == MIXED else spec_hash
 
 
+def key_of(document: Mapping[str, Any]) -> str:
+    """The same of a record."""
+    return record_key(document["spec_hash"], document["provenance"]["kernel"])
+
+
 # Conventions that a method without highways, or without inference, does not depend on.
 _OF_HIGHWAYS = ("highway_layers",)
 _OF_INFERENCE = (*_OF_HIGHWAYS, "state_gradient", "initial_state")
@@ -51,12 +58,12 @@ _OF_INFERENCE = (*_OF_HIGHWAYS, "state_gradient", "initial_state")
 
 def idle(method: str) -> tuple[str, ...]:
     """The conventions that do not concern a method; its specs leave them at their defaults."""
-    rule = METHODS[method]
-    if rule.network is not None:
+    entry = METHODS[method]
+    if entry.network is not None:
         return tuple(field.name for field in fields(Conventions))
-    if not rule.inference:
+    if not entry.inference:
         return _OF_INFERENCE  # dfa has feedback to every hidden layer
-    return () if rule.highway else _OF_HIGHWAYS
+    return () if entry.highway else _OF_HIGHWAYS
 
 
 # What the settings of a depth give, by dotted key of the specification.
@@ -144,6 +151,13 @@ def takes(method: str, key: str) -> bool:
     )
 
 
-def asked_kernel(config: Config, depth: int, given: str | None) -> str:
-    """The kernel of a run: that of its row, else that of the settings of its depth."""
+def asked_kernel(config: Config, depth: int, method: str, given: str | None = None) -> str:
+    """The kernel of a run: that of its row, else that of the settings of its depth; auto where it uses none."""
+    if not _uses_a_kernel(method):
+        return "auto"
     return given or depth_settings(config, depth).get("kernel") or "auto"
+
+
+@cache
+def _uses_a_kernel(method: str) -> bool:
+    return provenance.relaxes_with_a_kernel(method)

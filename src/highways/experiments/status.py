@@ -69,13 +69,13 @@ def _unchosen(document: dict[str, Any], run: Run, selections: Path | None) -> li
 def differences(document: dict[str, Any], run: Run) -> list[str]:
     """Keys of the spec in which a record differs from the run that it should be of.
 
-    What a selection supplies is not known in advance and does not count. The kernel counts where the run asks for
-    `mixed`: a record that was made by it counts for a run that asks for no kernel, and its tables say so.
+    The values that a selection supplies are not known in advance and do not count. The kernel counts where the run
+    asks for one, and where one of the two is `mixed`. A run that asks for none takes a record by any kernel.
     """
     found = RunSpec.from_dict(document["spec"]).complete()
     keys = _different(run.spec.complete(), found)
     made_by = document.get("provenance", {}).get("kernel")
-    other = ["kernel"] if run.kernel == MIXED and made_by not in (None, MIXED) else []
+    other = ["kernel"] if run.kernel != "auto" and made_by and (made_by == MIXED) != (run.kernel == MIXED) else []
     return [key for key in keys if not (run.selection is not None and key in run.swept)] + other
 
 

@@ -2,7 +2,7 @@
 
 A block has rows, or is one. A row has methods, fixes keys of the specification (`set`), goes through lists of
 values (`vary`, and `times` for multiples of the settings of the depth), and may choose among candidates
-(`select`). What a row does not say is as in its block. Imports no torch.
+(`select`). A row takes the keys from its block that it does not give. Imports no torch.
 """
 
 import itertools
@@ -111,7 +111,7 @@ class Variant:
 
     @property
     def kernel(self) -> str:
-        return asked_kernel(self.config, self.depth, self.row.get("kernel"))
+        return asked_kernel(self.config, self.depth, self.method, self.row.get("kernel"))
 
     @property
     def folder(self) -> str:
@@ -138,21 +138,18 @@ class Variant:
 
 def variants(config: Config, block: Mapping[str, Any]) -> Iterator[Variant]:
     """The variants of a block, without their runs; SpecError names the row at fault."""
-    for row in rows(block):
+    for own in block.get("rows", [{}]):
         try:
+            row = _row(block, own)
             _check(row)
             yield from _of_row(config, block["name"], row)
         except SpecError as error:
-            named = f"{row['name']}: " if "name" in row and "rows" in block else ""
+            named = f"{own['name']}: " if "name" in own else ""
             raise SpecError(f"experiments: {block['name']}: {named}{error}") from None
 
 
-def rows(block: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The rows of a block, each with what it has from the block."""
-    return [_row(block, row) for row in block.get("rows", [{}])]
-
-
 def _row(block: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with the keys of its block that it does not give itself."""
     found = {**{key: block[key] for key in _OF_BLOCK if key in block}, **row}
     found["set"] = {**block.get("set", {}), **row.get("set", {})}
     above, own = block.get("select") or {}, row.get("select", {})
@@ -161,6 +158,8 @@ def _row(block: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
         found["select"] = {**above, **own, "among": among} if above or own else None
     if "methods" in found:
         found["methods"] = _listed(found["methods"])
+    if own and not {*_chosen(found)} & {*found.get("methods", [])}:
+        raise SpecError(f"select.methods: {', '.join(_chosen(found))}: none is a method of the row")
     return found
 
 
@@ -197,7 +196,14 @@ def _choice(row: Mapping[str, Any], method: str) -> Choice | None:
     select = row.get("select")
     if not select or method not in _chosen(row):
         return None
-    return Choice(tuple(_combinations(select["among"])), tuple(_listed(select["seeds"])), select.get("epochs"))
+    # Sorted, so that lists of the same candidates in another order ask for the same runs.
+    candidates = tuple(sorted(_combinations(select["among"]), key=_order))
+    return Choice(candidates, tuple(sorted(_listed(select["seeds"]))), select.get("epochs"))
+
+
+def _order(candidate: Changes) -> list[Any]:
+    """Numbers before words, whatever their keys."""
+    return [(isinstance(one, str), one is None, 0 if one is None else one) for one in candidate.values()]
 
 
 def _chosen(row: Mapping[str, Any]) -> list[str]:

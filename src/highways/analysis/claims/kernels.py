@@ -13,6 +13,8 @@ from highways.experiments.results import Folder
 from highways.experiments.runs import MIXED, Config
 from highways.methods import METHODS
 
+_NAMES = {False: "float32", True: "mixed"}
+
 
 def kernel_table(config: Config, folder: Folder) -> Table:
     """Test accuracy by either kernel, and mixed minus float32: paired over the seeds, with its 95 % interval."""
@@ -25,10 +27,11 @@ def kernel_table(config: Config, folder: Folder) -> Table:
         named[f"{', '.join(where)}, {variant.name}"] = cell
     rows, data = [], []
     for (place, method), pair in pairs.items():
-        row = {"Place": place, "Method": method, "float32": pair[False].text, "mixed": pair[True].text}
-        rows.append({**row, "mixed − float32": _difference(pair)})
+        texts = {name: pair[mixed].text if mixed in pair else "—" for mixed, name in _NAMES.items()}
+        row = {"Place": place, "Method": method, **texts}
+        rows.append({**row, "mixed − float32": _difference(pair) if len(pair) == 2 else "—"})
         for mixed, cell in pair.items():
-            key = {"place": place, "method": method, "kernel": "mixed" if mixed else "float32"}
+            key = {"place": place, "method": method, "kernel": _NAMES[mixed]}
             data.append({**key, **cell.numbers, "status": cell.status})
     return Table(
         "kernels",

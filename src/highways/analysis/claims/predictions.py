@@ -20,11 +20,10 @@ from highways.analysis.claims.parts import (
     overall,
 )
 from highways.analysis.claims.verdict import STATISTICS, Judged, in_words
-from highways.analysis.data.cells import Cell, cells
+from highways.analysis.data.cells import Cell
 from highways.analysis.data.notes import conventions_note, kernel_notes, label, plain
 from highways.analysis.data.rendering import Table
-from highways.analysis.tables.baselines import cell_name, marks, start
-from highways.experiments.plan import plan
+from highways.analysis.tables.baselines import baseline_cells, cell_name, marks, start
 from highways.experiments.results import Folder
 from highways.experiments.runs import CellKey, Config
 from highways.experiments.variants import Variant
@@ -102,7 +101,7 @@ def _parts(claim: Claim, by: Benchmark) -> Iterator[Part]:
 
 def judge(config: Config, folder: Folder) -> list[Judged]:
     """The verdict on every prediction, in the order of predictions.yaml."""
-    return _judged(cells(plan(config).of("baselines"), folder))
+    return _judged(baseline_cells(config, folder))
 
 
 def _judged(found: Mapping[Variant, Cell]) -> list[Judged]:
@@ -116,7 +115,7 @@ def _judged(found: Mapping[Variant, Cell]) -> list[Judged]:
 
 def predictions(config: Config, folder: Folder) -> Table:
     """One row per prediction."""
-    found = cells(plan(config).of("baselines"), folder)
+    found = baseline_cells(config, folder)
     judged = _judged(found)
     rows = [
         {

@@ -18,12 +18,14 @@ def settings(variant: Variant) -> dict[str, Any]:
 
 
 def varied(variants: Iterable[Variant]) -> list[str]:
-    """The keys of `settings` that have more than one value among the variants."""
-    values: dict[str, set[Any]] = {}
-    for variant in variants:
-        for key, value in settings(variant).items():
-            values.setdefault(key, set()).add(value)
-    return [key for key, found in values.items() if len(found) > 1]
+    """The keys of `settings` with more than one value, or with one and none, among the variants that take them."""
+    variants = list(variants)
+    found = []
+    for key in dict.fromkeys(key for variant in variants for key in settings(variant)):
+        values = {settings(variant).get(key) for variant in variants if takes(variant.method, key)}
+        if len(values) > 1:
+            found.append(key)
+    return found
 
 
 def lines(variants: Iterable[Variant], apart: str = "") -> dict[str, list[Variant]]:
@@ -78,11 +80,11 @@ def _different(config: Config, variant: Variant) -> dict[str, tuple[Any, Any]]:
     theirs |= {key: of_depth.get(name) for key, name in OF_DEPTH.items()}
     theirs["inference.eps"] = printed["state_eps"]
     theirs["learning.weight_decay"] = printed["training.weight_decay"]
-    ours = flat(variant.example)
+    ours, ours_anyway = flat(variant.example), config["highway"]["sigma_v"]  # stands under every table
     return {
         key: (value, theirs[key])
         for key, value in ours.items()
-        if key in theirs and theirs[key] != value and key != "highway.sigma_v"
+        if key in theirs and theirs[key] != value and (key != "highway.sigma_v" or value != ours_anyway)
     }
 
 

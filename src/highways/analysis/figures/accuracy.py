@@ -11,7 +11,7 @@ from highways.analysis.figures import drawing, style
 from highways.experiments.own_data import classes_of
 from highways.experiments.plan import plan
 from highways.experiments.results import Folder
-from highways.experiments.runs import Config
+from highways.experiments.runs import Config, depth_settings
 
 
 def strength(config: Config, folder: Folder) -> Figure:
@@ -20,7 +20,7 @@ def strength(config: Config, folder: Folder) -> Figure:
     dataset, depth = first.place
     cells = strength_cells(config, folder)
     drawing.demand("strength", cells.values())
-    chosen = next(float(row["alpha"]) for row in config["settings"] if row["depth"] == depth)
+    chosen = depth_settings(config, depth).get("alpha")
     figure, (axes,) = drawing.panels(1, 1, (5.0, 3.2))
     axes.set(
         xscale="log",
@@ -30,16 +30,17 @@ def strength(config: Config, folder: Folder) -> Figure:
         title=f"{DATASET_TITLES[dataset]}, depth L = {depth}: highway strength{drawing.length(first)}",
     )
     drawing.chance(axes, classes_of(config, dataset))
-    axes.axvline(chosen, color=style.REFERENCE, linewidth=0.9, linestyle=":", gid="chosen")
-    axes.annotate(
-        f"α = {chosen:g} in the table",
-        (chosen, 0.02),  # below chance, where the fewest points are
-        xycoords=axes.get_xaxis_transform(),
-        xytext=(3, 0),
-        textcoords="offset points",
-        color=style.REFERENCE,
-        fontsize=7,
-    )
+    if chosen is not None:
+        axes.axvline(chosen, color=style.REFERENCE, linewidth=0.9, linestyle=":", gid="chosen")
+        axes.annotate(
+            f"α = {chosen:g} in the table",
+            (chosen, 0.02),  # below chance, where the fewest points are
+            xycoords=axes.get_xaxis_transform(),
+            xytext=(3, 0),
+            textcoords="offset points",
+            color=style.REFERENCE,
+            fontsize=7,
+        )
     drawing.series(axes, "hep", cells)
     printed = {
         row.alpha: value

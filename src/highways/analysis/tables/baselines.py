@@ -8,6 +8,7 @@ import pandas as pd
 
 from highways.analysis.data.cells import Cell, cells
 from highways.analysis.data.frame import usable
+from highways.analysis.data.lines import short
 from highways.analysis.data.notes import (
     DAGGER,
     cell_notes,
@@ -229,12 +230,8 @@ def _protocol(found: Cells) -> list[str]:
 def _grid(variant: Variant) -> str:
     """The candidates of a method, and in brackets what it fixes."""
     among, fixed = (
-        [f"{_short(key)} {plain(value)}" for key, value in settings.items()]
+        [f"{short(key)} {plain(value)}" for key, value in settings.items()]
         for settings in (variant.row["select"]["among"], variant.row["set"])
     )
     candidates = " × ".join(among)
     return f"{candidates} ({', '.join(fixed)})" if fixed else candidates
-
-
-def _short(key: str) -> str:
-    return key.rpartition(".")[2]
