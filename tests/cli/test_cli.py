@@ -362,7 +362,7 @@ def one_cell(paper, tmp_path) -> tuple[str, Path, list[str]]:
         {"name": "strength", **hep, "vary": {"highway.alpha": [0.5]}},
         {"name": "density", **hep, "vary": {"highway.every": [1, 2]}},
         # What follows asks for the same again.
-        {"name": "readings", **pc, "vary": {"conventions.activation": paper["conventions"]["activation"]}},
+        {"name": "again", **pc, "vary": {"conventions.activation": paper["conventions"]["activation"]}},
         {"name": "rates", **hep, "times": {"learning.lr": 1}},
         {"name": "ablations", **pc},
     ]
