@@ -634,3 +634,14 @@ def test_a_spec_says_what_its_own_data_hold_and_nothing_of_others(tiny):
     for key, value in (("digest", "abc"), ("classes", 1), ("inputs", 0), ("train", 0)):
         with pytest.raises(SpecError, match=f"data.{key}: "):
             tiny(dataset="mine", data=dataclasses.replace(own, **{key: value}))
+
+
+def test_two_data_sets_of_one_title_are_refused(paper):
+    """A table would show the numbers of one under both."""
+    for entries in (
+        [{"name": "a", "npz": "a.npz", "title": "T"}, {"name": "b", "npz": "b.npz", "title": "T"}],
+        [{"name": "a", "npz": "a.npz", "title": "MNIST"}],
+        [{"name": "a", "npz": "a.npz"}, {"name": "b", "npz": "b.npz", "title": "a"}],
+    ):
+        with pytest.raises(SpecError, match=r"data: [ab]: another data set has the same title"):
+            configurations.validate({**paper, "data": entries})

@@ -167,7 +167,7 @@ def test_nothing_but_weights_of_the_run_is_replaced(tiny, out, kept, capsys):
     command = ("train", "--spec", spec.to_json(), "--out", out, "--quiet", "--weights")
     kept.write_bytes(b"my notes")
     for more in ([], ["--renew"]):
-        assert "is no file of weights; delete it, or give another name" in error(capsys, *command, kept, *more)
+        assert "is no file of weights; give another name" in error(capsys, *command, kept, *more)
     assert kept.read_bytes() == b"my notes"
     kept.unlink()
     keeping.train(tiny("backprop", epochs=1, seed=1), out.with_name("other.json"), kept, QUIET)
@@ -354,3 +354,18 @@ def test_weights_need_only_torch_and_numpy(tiny, out, kept):
         [sys.executable, "-c", code, *words, str(kept)], capture_output=True, text=True, encoding="utf-8"
     )
     assert done.stdout == "1\n", done.stderr
+
+
+def test_images_of_another_layout_or_scale_are_refused(kept, tiny, out):
+    assert (
+        main(["train", "--spec", tiny("pc", epochs=1).to_json(), "--out", str(out), "--weights", str(kept)]) == 0
+    )
+    network = highways.load(kept)
+    images = np.zeros((2, 28, 28), dtype=np.uint8)
+    images[0, 0, 0] = 1
+    with pytest.raises(ValueError, match="pixels of 0 and 1; the network takes them from 0 to 255"):
+        network.predict(images)
+    network.parameters.w_in = torch.zeros(network.parameters.w_in.shape[0], 3 * 28 * 28)
+    with pytest.raises(ValueError, match="channels come last"):
+        network.predict(np.full((2, 3, 28, 28), 9, dtype=np.uint8))
+    assert len(network.predict(np.full((2, 28, 28, 3), 9, dtype=np.uint8))) == 2

@@ -37,6 +37,7 @@ def records(
     One row for each use of a record:
 
     experiment, row: what it is used for; one that several experiments share has a row in each.
+    label: the method with what the experiment varies, as a table says it.
     role: reported (a table counts it), candidate (it took part in a choice of settings and is not reported) or
         beyond (a candidate outside the grid, on which no choice depends).
     dataset, depth, method, seed: of the run.

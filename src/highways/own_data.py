@@ -126,7 +126,9 @@ def _part(array: NDArray[Any], key: str, where: str) -> NDArray[Any]:
         raise DataError(f"{where}: empty ({shape}); it takes one image or more")
     if key.startswith("x"):
         if array.dtype != np.uint8:
+            whole = np.issubdtype(array.dtype, np.integer) and array.min() >= 0 and array.max() <= 255
             remedy = "brightness from 0 to 1 becomes that with (255 * x).round().astype('uint8')"
+            remedy = "x.astype('uint8')" if whole else remedy
             raise DataError(f"{where}: {array.dtype}; it takes uint8, from 0 to 255: {remedy}")
         if array.ndim < 2:
             raise DataError(f"{where}: shape {shape}; it takes images, (n, height, width) or with channels")

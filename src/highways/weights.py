@@ -91,7 +91,7 @@ def there(path: Path, spec: RunSpec, renew: bool = False) -> About | None:
     try:
         about, _ = read(path)
     except WeightsError:
-        raise WeightsError(f"--weights: {path} is there, and is no file of weights; {remedy}") from None
+        raise WeightsError(f"--weights: {path} is there, and is no file of weights; give another name") from None
     if about.spec != spec and not renew:
         raise WeightsError(f"--weights: {path} holds the weights of another run; {remedy}")
     return about

@@ -335,7 +335,7 @@ def test_the_backend_of_a_notebook_has_no_business_here(tmp_path):
     environment = {**os.environ, "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
     command = [sys.executable, "-m", "highways", "figure", "architecture", "--out", str(tmp_path)]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, encoding="utf-8")
-    assert (run.returncode, run.stderr) == (0, "")
+    assert (run.returncode, run.stderr) == (0, f"{tmp_path / 'architecture.png'}\n")
     assert (tmp_path / "architecture.png").exists()
 
 

@@ -144,3 +144,19 @@ def paper_reference():
     from pathlib import Path
 
     return Path(__file__).parents[2] / "results/reference"
+
+
+def test_what_only_some_rows_take_of_a_block_is_left_out_for_the_others(paper):
+    """Settings of the E-step for PC and HEP, beside a method that relaxes no states; a strength chosen for HEP."""
+    block = {
+        "name": "mine",
+        "cells": AT_8,
+        "set": {"inference.steps": 7},
+        "select": {"among": {"highway.alpha": [0.1, 1.0]}, "seeds": 3},
+        "rows": [{"methods": ["pc", "hep"]}, {"methods": "lra"}],
+    }
+    pc, hep, lra = plan(asking(paper, block)).of("mine")
+    assert (pc.example.inference.steps, hep.example.inference.steps, lra.example.inference) == (7, 7, None)
+    assert [one.choice is None for one in (pc, hep, lra)] == [True, False, True]
+    with pytest.raises(SpecError, match=r"set: inference.steps changes nothing in a run of lra or dfa"):
+        asking(paper, {**block, "rows": [{"methods": "lra"}, {"methods": "dfa"}]})

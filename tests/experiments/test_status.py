@@ -99,3 +99,13 @@ def test_a_broken_record_is_named(tiny, folder, content):
     state, remark = status.state(Run("r", tiny()), folder)
     assert state == "broken"
     assert remark.startswith(f"{file}: ")
+
+
+def test_a_record_by_other_code_is_told(tiny, tmp_path):
+    path = tmp_path / "r.json"
+    assert not status.by_other_code(path)
+    code = status.training_code("pc")
+    for made_by, other in ((code, False), ("0", True)):
+        document = {"spec": tiny("pc").to_dict(), "provenance": {"training_code": made_by}}
+        path.write_text(json.dumps(document), encoding="utf-8")
+        assert status.by_other_code(path) is other

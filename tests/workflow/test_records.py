@@ -38,6 +38,8 @@ def test_a_committed_record_is_made_again_to_the_last_digit(method, tmp_path):
     But for the native kernel, which has other bits since its contractions are explicit (docs/engine.md): rounding
     has grown to 0.6 points at most in the four methods that use it, and a point is allowed.
     """
+    if method not in cheapest():
+        pytest.skip("no record of it comes with the project")
     committed = record.read(cheapest()[method])
     spec = RunSpec.from_dict(committed["spec"])
     made_by = committed["provenance"]

@@ -158,5 +158,5 @@ def _departures(config: Config) -> list[str]:
     return [
         f"{one.key}: {plain(ours)}, where the paper has {plain(one.value)} ({one.place})"
         for one in paper.shared()
-        if (ours := shared_setting(config, one.key)) != one.value
+        if (ours := shared_setting(config, one.key)) != one.value and ours != []
     ]

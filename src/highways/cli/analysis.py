@@ -1,6 +1,7 @@
 """`highways table`, `figure` and `select`: from records to what a reader sees."""
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ def _table(options: argparse.Namespace) -> int:
 
     config = read_config(options)
     commands.table(options.name, config, read_sources(options, config), options.out)
+    print(options.out / f"{options.name}.md", file=sys.stderr)
     return 0
 
 
@@ -44,6 +46,7 @@ def _figure(options: argparse.Namespace) -> int:
 
     config = read_config(options)
     commands.figure(options.name, config, read_sources(options, config), options.out)
+    print(options.out / f"{options.name}.png", file=sys.stderr)
     return 0
 
 

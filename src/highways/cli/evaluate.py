@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from highways.cli.shared import add_config, add_data_dir, command, data_place
+from highways.errors import UserError
 from highways.specs.run import RunSpec
 from highways.training.interruption import ended_by_signals
 
@@ -32,6 +33,8 @@ def add_evaluate(commands: Any) -> None:
 def _evaluate(options: argparse.Namespace) -> int:
     from highways import record
 
+    if options.record.suffix != ".json":
+        raise UserError(f"{options.record}: not the name of a record (.json); give the weights with --weights")
     document = record.read(options.record)
     path: Path = options.weights or options.record.with_suffix(".npz")
     with ended_by_signals():

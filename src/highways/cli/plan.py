@@ -35,6 +35,9 @@ def _status(options: argparse.Namespace) -> int:
     runs = configuration.all_runs(read_config(options))
     records = own_and_reference(options, runs)
     states = {path: status.state(run, records) for path, run in runs.items()}
+    for path, (state, _) in states.items():
+        if state in ("done", "diverged") and status.by_other_code(records.own / f"{path}.json"):
+            states[path] = "outdated", "made by other code"
     counts = Counter(state for state, _ in states.values())
     for path, (state, remark) in sorted(states.items()):
         if options.all or state not in ("done", "reference", "not run"):

@@ -10,6 +10,7 @@ from typing import Any
 
 from highways.cli.keys import HelpKeys, closest, keys_of
 from highways.cli.shared import (
+    CONFIG,
     add_config,
     add_data_dir,
     add_device,
@@ -20,9 +21,11 @@ from highways.cli.shared import (
     refuse_idle,
     stopped,
 )
+from highways.experiments import status
 from highways.experiments.plan import plan
-from highways.experiments.runs import asked_kernel, cell_spec, idle
+from highways.experiments.runs import OF_DEPTH, asked_kernel, cell_spec, idle, takes
 from highways.experiments.settings_file import chosen_settings
+from highways.experiments.variants import Variant
 from highways.files import read_json, short, strict_json
 from highways.methods import METHODS
 from highways.record import refuse_to_replace
@@ -144,7 +147,8 @@ def _train(options: argparse.Namespace) -> int:
             with suppress(InUseError), only_one(out):
                 # Of a run that was killed after writing its record; one that was to renew it may go on.
                 tidy(out, ended=refuse_to_replace(out, spec, True, options.kernel))
-            print(f"{out} is there already; delete it to run it again", file=sys.stderr)
+            other = ", made by other code" if status.by_other_code(out) else ""
+            print(f"{out} is there already{other}; delete it to run it again", file=sys.stderr)
             return 0
         print(f"{out} is there, {kept} with its weights is not: training again", file=sys.stderr)
     with ended_by_signals():  # until the training can be interrupted
@@ -210,15 +214,43 @@ def _spec(options: argparse.Namespace) -> RunSpec:
     config = read_config(options)
     variant = plan(config).first(options.dataset, options.depth, options.method)
     depths = sorted(row["depth"] for row in config["settings"])
-    if variant is None and options.depth not in depths:
+    if variant is None and options.depth not in depths and not _of_depth(options.set):
         raise SpecError(
             f"--depth: settings: no row for depth {options.depth}, but for {', '.join(map(str, depths))}; add one "
             f"or take the settings of another depth, as in --depth {depths[0]} --set network.depth={options.depth}"
         )
-    changes = {} if variant is None else variant.fixed
+    changes = {key: one for key, one in _of_depth(options.set).items() if takes(options.method, key)}
+    if variant is not None:
+        changes = {**variant.fixed, **changes}
     asked = asked_kernel(config, options.depth, options.method) if variant is None else variant.kernel
     options.kernel = options.kernel or asked
-    return cell_spec(config, options.dataset, options.depth, options.method, options.seed or 0, changes)
+    spec = cell_spec(config, options.dataset, options.depth, options.method, options.seed or 0, changes)
+    _say_what_is_open(options, variant)
+    return spec
+
+
+def _say_what_is_open(options: argparse.Namespace, variant: Variant | None) -> None:
+    """Say where the settings of a cell are not those of the first experiment, or are one of several there."""
+    if variant is None:
+        if options.config != CONFIG:
+            where = f"the settings are those of depth {options.depth}"
+            print(f"highways: the first experiment has no such cell; {where}", file=sys.stderr)
+        return
+    given = {change.partition("=")[0] for change in options.set}
+    chosen = () if variant.choice is None or options.selection is not None else variant.choice.swept
+    for key in (*variant.varied, *variant.scaled, *chosen):
+        if key not in given:
+            print(
+                f"highways: {variant.experiment} has several values of {key}; this run takes that of the depth, "
+                f"or --set {key}=VALUE",
+                file=sys.stderr,
+            )
+
+
+def _of_depth(changes: list[str]) -> dict[str, Any]:
+    """Those of `--set` that a row of `settings` would give; the rest is checked with the specification."""
+    pairs = (change.partition("=") for change in changes)
+    return {key: _value(text) for key, equals, text in pairs if equals and key in OF_DEPTH}
 
 
 def _changed(spec: RunSpec, changes: list[str]) -> RunSpec:

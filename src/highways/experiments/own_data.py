@@ -17,11 +17,17 @@ from highways.specs.run import DATASETS, OwnImages
 
 Config = Mapping[str, Any]
 SOURCES = ("folder", "npz", "torchvision")
+TITLES = {
+    "mnist": "MNIST",
+    "fashion_mnist": "Fashion-MNIST",
+    "fashion_mnist_excerpt": "Fashion-MNIST excerpt",
+}
 
 
 def check(config: Config) -> None:
     """SpecError for an entry without a source or with two, and for a name that is taken."""
     names = [entry["name"] for entry in config["data"]]
+    titles = [*TITLES.values(), *(entry.get("title", entry["name"]) for entry in config["data"])]
     for entry in config["data"]:
         name, given = entry["name"], [key for key in SOURCES if key in entry]
         if name in ("selected", "beyond"):
@@ -30,6 +36,8 @@ def check(config: Config) -> None:
             raise SpecError(f"data: {name}: a data set of that name comes with the project; rename the entry")
         if names.count(name) > 1:
             raise SpecError(f"data: two entries are called {name!r}; rename one")
+        if titles.count(entry.get("title", entry["name"])) > 1:
+            raise SpecError(f"data: {entry['name']}: another data set has the same title; give it one of its own")
         if len(given) != 1:
             raise SpecError(
                 f"data: {name}: {' and '.join(given) or 'no source'}; give one of {', '.join(SOURCES)}"

@@ -1,5 +1,6 @@
 """Runs, and the specification of one from the settings of its place. Imports no torch."""
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cache
@@ -9,7 +10,7 @@ from highways import provenance
 from highways.experiments.own_data import images_of
 from highways.specs.fields import SpecError
 from highways.specs.registry import METHODS
-from highways.specs.run import DATASETS, Conventions, RunSpec
+from highways.specs.run import DATASETS, Conventions, Highway, Inference, Learning, Network, RunSpec
 
 Config = Mapping[str, Any]
 MIXED = "mixed"  # the kernel with products of bf16 numbers
@@ -144,11 +145,34 @@ def takes(method: str, key: str) -> bool:
     entry = METHODS[method]
     if section == "rule":
         return entry.options is not None and name in {field.name for field in fields(entry.options)}
+    if section not in _SECTIONS or name not in {field.name for field in fields(_SECTIONS[section])}:
+        return False
     if section == "conventions":
         return name not in idle(method)
-    return {"inference": entry.inference, "highway": entry.highway}.get(
-        section, section in ("", "network", "learning")
-    )
+    return {"inference": entry.inference, "highway": entry.highway}.get(section, True)
+
+
+_SECTIONS: Mapping[str, type[Any]] = {
+    "": RunSpec,
+    "network": Network,
+    "learning": Learning,
+    "inference": Inference,
+    "highway": Highway,
+    "conventions": Conventions,
+}
+
+
+def nearest_key(key: str) -> str:
+    """The dotted key of a specification that was probably meant; empty where it is one, or like none."""
+    sections = [*_SECTIONS.items(), *(("rule", entry.options) for entry in METHODS.values())]
+    known = [
+        f"{section}.{field.name}".removeprefix(".")
+        for section, kind in sections
+        if kind is not None
+        for field in fields(kind)
+        if field.metadata
+    ]
+    return "" if key in known else next(iter(difflib.get_close_matches(key, known, n=1)), "")
 
 
 def asked_kernel(config: Config, depth: int, method: str, given: str | None = None) -> str:

@@ -11,6 +11,7 @@ from highways.experiments.results import Folder, Results, places
 from highways.experiments.runs import MIXED, Run
 from highways.experiments.settings_file import SettingsError, chosen_settings
 from highways.files import read_json
+from highways.provenance import training_code
 from highways.specs.fields import SpecError
 from highways.specs.run import RunSpec
 from highways.training.progress import HEARTBEAT_SECONDS, heartbeat_path
@@ -64,6 +65,15 @@ def _unchosen(document: dict[str, Any], run: Run, selections: Path | None) -> li
     except SpecError as error:
         raise SettingsError(f"{chosen}: {error}") from None
     return [key for key in settings if spec.setting(key) != asked.setting(key)]
+
+
+def by_other_code(path: Path) -> bool:
+    """Whether other code than this made a record, so that the workflow would train it again."""
+    try:
+        document = read_json(path)
+        return bool(document["provenance"]["training_code"] != training_code(document["spec"]["method"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def differences(document: dict[str, Any], run: Run) -> list[str]:

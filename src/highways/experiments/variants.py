@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from highways.experiments.runs import CellKey, Config, Run, asked_kernel, cell_spec, takes
+from highways.experiments.runs import CellKey, Config, Run, asked_kernel, cell_spec, nearest_key, takes
 from highways.specs.fields import SpecError
 from highways.specs.registry import METHODS
 from highways.specs.run import RunSpec, digits
@@ -138,7 +138,15 @@ class Variant:
 
 def variants(config: Config, block: Mapping[str, Any]) -> Iterator[Variant]:
     """The variants of a block, without their runs; SpecError names the row at fault."""
-    for own in block.get("rows", [{}]):
+    every = block.get("rows", [{}])
+    methods = [name for own in every for name in _listed(own.get("methods", block.get("methods", [])))]
+    among = (block.get("select") or {}).get("among", {})
+    for part, keys in (("set", block.get("set", {})), ("select.among", among)):
+        for key in keys:
+            if not _any_takes({"methods": methods}, key):
+                words = _in_vain(key, list(dict.fromkeys(methods)))
+                raise SpecError(f"experiments: {block['name']}: {part}: {key} {words}")
+    for own in every:
         try:
             row = _row(block, own)
             _check(row)
@@ -149,18 +157,26 @@ def variants(config: Config, block: Mapping[str, Any]) -> Iterator[Variant]:
 
 
 def _row(block: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row with the keys of its block that it does not give itself."""
+    """A row with the keys of its block that it does not give itself, as far as one of its methods takes them."""
     found = {**{key: block[key] for key in _OF_BLOCK if key in block}, **row}
-    found["set"] = {**block.get("set", {}), **row.get("set", {})}
-    above, own = block.get("select") or {}, row.get("select", {})
-    if own is not None:
-        among = {**above.get("among", {}), **own.get("among", {})}
-        found["select"] = {**above, **own, "among": among} if above or own else None
     if "methods" in found:
         found["methods"] = _listed(found["methods"])
+    given = {key: value for key, value in block.get("set", {}).items() if _any_takes(found, key)}
+    found["set"] = {**given, **row.get("set", {})}
+    above, own = block.get("select") or {}, row.get("select", {})
+    if own is not None:
+        inherited = {key: one for key, one in above.get("among", {}).items() if _any_takes(found, key)}
+        among = {**inherited, **own.get("among", {})}
+        unsaid = bool(above) and "among" not in above  # refused below
+        found["select"] = {**above, **own, "among": among} if among or own or unsaid else None
     if own and not {*_chosen(found)} & {*found.get("methods", [])}:
         raise SpecError(f"select.methods: {', '.join(_chosen(found))}: none is a method of the row")
     return found
+
+
+def _any_takes(row: Mapping[str, Any], key: str) -> bool:
+    known = [method for method in row.get("methods", []) if method in METHODS]
+    return any(takes(method, key) for method in known) or key in _PLACED or not known
 
 
 def _of_row(config: Config, experiment: str, row: Mapping[str, Any]) -> Iterator[Variant]:
@@ -196,8 +212,11 @@ def _choice(row: Mapping[str, Any], method: str) -> Choice | None:
     select = row.get("select")
     if not select or method not in _chosen(row):
         return None
+    among = {key: values for key, values in select["among"].items() if takes(method, key)}
+    if not among:
+        return None
     # Sorted, so that lists of the same candidates in another order ask for the same runs.
-    candidates = tuple(sorted(_combinations(select["among"]), key=_order))
+    candidates = tuple(sorted(_combinations(among), key=_order))
     return Choice(candidates, tuple(sorted(_listed(select["seeds"]))), select.get("epochs"))
 
 
@@ -259,6 +278,13 @@ _PLACED = {
 _FOLDERS = ("selected", "beyond")
 
 
+def _in_vain(key: str, methods: list[str]) -> str:
+    meant = nearest_key(key)
+    if meant:
+        return f"is no key of a specification; did you mean {meant}?"
+    return f"changes nothing in a run of {' or '.join(methods)}; leave it out"
+
+
 def _check(row: Mapping[str, Any]) -> None:
     """A row says all that it must, nothing twice, nothing in vain, and nothing that stands elsewhere."""
     for key in ("cells", "methods"):
@@ -282,12 +308,12 @@ def _check(row: Mapping[str, Any]) -> None:
                 raise SpecError(f"{key} stands under {seen[key]} and under {part}; keep one")
             seen[key] = part
             if not any(takes(method, key) for method in row["methods"]):
-                methods = " or ".join(row["methods"])
-                raise SpecError(f"{part}: {key} changes nothing in a run of {methods}; leave it out")
+                raise SpecError(f"{part}: {key} {_in_vain(key, row['methods'])}")
+    if "epochs" in parts["select.among"]:
+        raise SpecError("select.among: epochs cannot be chosen: runs of other lengths do not compare")
     for key in parts["select.among"]:
-        for method in _chosen(row):
-            if key == "epochs" or not takes(method, key):
-                raise SpecError(f"select.among: {key} cannot be chosen in a run of {method}; see select.methods")
+        if not any(takes(method, key) for method in _chosen(row)):
+            raise SpecError(f"select.among: {key} {_in_vain(key, _chosen(row))}")
     if row.get("name") in _FOLDERS:
         raise SpecError(f"name: {row['name']} is a folder among the records; rename the row")
     here = [(dataset, depth) for dataset, depth, _ in places(row["cells"])]

@@ -6,6 +6,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from highways.errors import UserError
 from highways.methods.weight_step import AdamW, Group
 from highways.model.arithmetic import exact_float32
 from highways.model.energy import Errors
@@ -102,7 +103,10 @@ class Interleaved(Rule):
             else:
                 for name, tensor in total.named().items():
                     tensor.add_(found.weights.named()[name])
-        assert total is not None
+        if total is None:
+            raise UserError(
+                f"{type(self).__module__}: no step on the weights in a batch; a batch needs one at least"
+            )
         return found._replace(weights=mean_over_batch(total, steps))
 
     def batch_gradients(self, parameters: Parameters, x: Tensor, y: Tensor, update: int) -> Iterator[Gradient]:

@@ -56,6 +56,12 @@ class Trained:
         size = self.parameters.w_in.shape[1]
         if pixels.ndim < 2 or pixels.shape[1:].numel() != size:
             raise ValueError(f"images of shape {tuple(pixels.shape)}; the network takes (n, ...) of {size} pixels")
+        if pixels.ndim == 4 and 1 < pixels.shape[1] <= 4 < pixels.shape[3]:
+            raise ValueError(
+                f"images of shape {tuple(pixels.shape)}; channels come last: (n, height, width, channels)"
+            )
+        if len(pixels) and pixels.max() == 1:
+            raise ValueError("pixels of 0 and 1; the network takes them from 0 to 255")
         return pixels.flatten(1)
 
 

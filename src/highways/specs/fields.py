@@ -84,7 +84,7 @@ def _checked(value: Any, field: "dataclasses.Field[Any]", key: str) -> Any:
     if type(value) is not kind:
         hint = ""
         if kind in (float, int) and isinstance(value, str):
-            hint = " (YAML reads 1e-4 as text: write 1.0e-4)"
+            hint = " (YAML reads 1e-4 and 1e9 as text: write 1.0e-4 and 1.0e+9)"
         raise SpecError(f"{key}: {shown(value)} is not allowed; it takes {meta['allowed']}{hint}")
     if kind in (float, int):
         inside = meta["low"] < value <= meta["high"] if meta["above"] else meta["low"] <= value <= meta["high"]

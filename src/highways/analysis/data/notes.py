@@ -95,9 +95,11 @@ def shared_setting(config: Config, key: str) -> Any:
     return value
 
 
-def conventions_note(config: Config) -> str:
+def conventions_note(config: Config, but: Iterable[str] = ()) -> str:
+    """The conventions of the configuration, but those that the rows of a table give themselves."""
     values = asdict(Conventions(**config["conventions"]))
-    return "Conventions: " + ", ".join(f"{key}={plain(value)}" for key, value in values.items()) + "."
+    told = [f"{key}={plain(value)}" for key, value in values.items() if f"conventions.{key}" not in but]
+    return "Conventions: " + ", ".join(told) + "."
 
 
 def protocol_notes(variants: Iterable[Variant], cells: Mapping[str, Cell], but: str = "") -> list[str]:
@@ -106,7 +108,7 @@ def protocol_notes(variants: Iterable[Variant], cells: Mapping[str, Cell], but: 
     rows = pd.concat([cell.runs for cell in cells.values()])
     used = rows[usable(rows)]
     sizes = used[["dataset", "n_train", "n_validation", "n_test"]].drop_duplicates()
-    epochs, batch = mode(spec.epochs for spec in specs), mode(spec.batch_size for spec in specs)
+    epochs, batch = mode(spec.epochs for spec in specs), plain(sorted({spec.batch_size for spec in specs}))
     longer = {k: int(c.runs["epochs"].max()) for k, c in cells.items() if (c.runs["epochs"] > epochs).any()}
     others = "".join(f" {name}: {number} epochs." for name, number in longer.items())
     notes = [f"{counted(epochs, 'epoch')}, batches of {batch}{but}.{others}"]

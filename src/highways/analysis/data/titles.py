@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from highways.experiments.own_data import TITLES
 from highways.experiments.runs import Config
 
 _OWN: ContextVar[Mapping[str, str]] = ContextVar("titles")
@@ -15,11 +16,7 @@ class _Titles(dict[str, str]):
 
 
 # The title of a data set by its name. One of the user's own has that of the configuration shown, else its name.
-DATASET_TITLES = _Titles(
-    mnist="MNIST",
-    fashion_mnist="Fashion-MNIST",
-    fashion_mnist_excerpt="Fashion-MNIST excerpt",
-)
+DATASET_TITLES = _Titles(TITLES)
 
 
 @contextmanager

@@ -119,20 +119,18 @@ def _line(axes: Axes, number: int, axis: str, here: dict[Variant, Cell]) -> None
 def _rows(cells: dict[str, Cell]) -> Figure:
     """A row per cell that was run."""
     run = {name: cell for name, cell in cells.items() if cell.finished}
-    figure, (axes,) = drawing.panels(1, 1, (6.4, max(1.6, 0.2 * len(run) + 0.8)))
-    axes.set(xlim=drawing.PERCENT, xlabel=drawing.ACCURACY)
+    # Laid out at the resolution of the picture: at another the labels have another width.
+    size = (6.4, max(1.6, 0.2 * len(run) + 0.8))
+    figure = Figure(figsize=size, layout="constrained", dpi=style.DPI)
+    axes = figure.subplots()
+    lowest = min(value for cell in run.values() for value in (*cell.accuracies.values(), 100.0))
+    axes.set(xlim=(max(0.0, lowest - 5), 101), xlabel=drawing.ACCURACY)
     colour = style.look(0).colour
     for row, found in enumerate(run.values()):
         values = list(found.accuracies.values())
         axes.plot(values, [row] * len(values), ".", color=colour, alpha=0.5, gid=f"seeds:{row}")
-        axes.errorbar(
-            [] if found.mean is None else [found.mean],
-            [row] * (found.mean is not None),
-            xerr=found.std,
-            color=colour,
-            marker="s",
-            capsize=2,
-        )
+        if found.mean is not None:
+            axes.errorbar([found.mean], [row], xerr=found.std, color=colour, marker="s", capsize=2)
     axes.set_yticks(range(len(run)), [style.literal(textwrap.fill(name, 44)) for name in run])
     axes.set_ylim(len(run) - 0.5, -0.5)
     return figure

@@ -35,6 +35,7 @@ def experiment_table(name: str, config: Config, folder: Folder) -> Table:
                 "depth": variant.depth,
             }
             data.append({**key, **settings(variant), **found.numbers, "status": found.status})
+    same_seeds = len({variant.seeds for variant in variants}) == 1
     columns = [place_label(*place) for place in plan(config).places(name)]
     title = next(block.get("title", name) for block in config["experiments"] if block["name"] == name)
     return Table(
@@ -43,11 +44,11 @@ def experiment_table(name: str, config: Config, folder: Folder) -> Table:
         pd.DataFrame.from_dict(rows, orient="index", columns=columns).fillna("").rename_axis("Method"),
         pd.DataFrame(data),
         (
-            spread_note(variants),
+            spread_note(variants) if same_seeds else f"{spread_note(variants)} Each cell has its own seeds.",
             *departures(config, variants),
             *protocol_notes(variants, named),
             *units_note(config),
-            conventions_note(config),
+            conventions_note(config, {key for one in variants for key in (*one.given, *one.fixed)}),
             *cell_notes(named),
         ),
     )
