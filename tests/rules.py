@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
+from highways import methods
 from highways.methods import backprop, weight_step
 from highways.model.network import Parameters
 from networks import CLASSES, READINGS, PlainNetwork, Problem, make_problem, name_of, stream
@@ -107,3 +108,18 @@ def assert_normal(sample: Tensor, std: float) -> None:
     scaled = sample / std
     for power, (mean, variance) in {1: (0, 1), 2: (1, 2), 4: (3, 96)}.items():
         assert abs(scaled.pow(power).mean() - mean) < 5 * math.sqrt(variance / sample.numel())
+
+
+def explode_in_the_second_epoch(monkeypatch) -> None:
+    """Backprop gets a gradient that is not finite in the fifth batch of the second epoch of the tiny run."""
+    learner = methods.rule("backprop")
+    gradient, calls = learner.gradient, []
+
+    def explode(self, parameters, x, y, update=0):
+        calls.append(1)
+        result = gradient(self, parameters, x, y)
+        if len(calls) == 2 + 24 + 5:
+            result.weights.w_hidden[0, 0, 0] = float("nan")
+        return result
+
+    monkeypatch.setattr(learner, "gradient", explode)

@@ -34,6 +34,12 @@ from mappings import experiment
 FULL = os.environ.get("HIGHWAYS_DATA")  # before a test looks elsewhere
 
 
+def training(config: str, method: str) -> list[str]:
+    """The command that trains on the own data set at depth 4, but for where its record goes."""
+    cell = ["--dataset", "bands", "--depth", "4", "--method", method]
+    return ["train", "--config", config, *cell, "--quiet"]
+
+
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path, monkeypatch, root):
     """A folder with the project's configuration, no data and a cache of its own."""
@@ -75,18 +81,7 @@ def test_colour_images_train_on_inputs_and_classes_of_their_own(tmp_path):
     np.savez(tmp_path / "bands.npz", **colours())
     config = configuration(tmp_path, {"name": "bands", "npz": "bands.npz"})
     for method in ("hep", "dfa", "meta_pcn"):
-        command = [
-            "train",
-            "--config",
-            config,
-            "--dataset",
-            "bands",
-            "--depth",
-            "4",
-            "--method",
-            method,
-            "--quiet",
-        ]
+        command = training(config, method)
         assert main([*command, "--set", "epochs=1", "--set", "learning.lr=0.003", "--out", f"{method}.json"]) == 0
         found = record.read(tmp_path / f"{method}.json")
         assert (found["spec"]["data"]["inputs"], found["spec"]["data"]["classes"]) == (3072, 7)
@@ -259,18 +254,7 @@ def test_a_record_finds_its_data_by_the_configuration_or_the_folder_or_says_what
     (tmp_path / "store").mkdir()
     (tmp_path / "bands.npz").rename(tmp_path / "store/bands.npz")
     config = configuration(tmp_path, {"name": "bands", "npz": "store/bands.npz"})
-    command = [
-        "train",
-        "--config",
-        config,
-        "--dataset",
-        "bands",
-        "--depth",
-        "4",
-        "--method",
-        "backprop",
-        "--quiet",
-    ]
+    command = training(config, "backprop")
     assert main([*command, "--set", "epochs=1", "--out", "first.json"]) == 0
     first = record.comparable(record.read(tmp_path / "first.json"))
     for number, where in enumerate(
@@ -294,18 +278,7 @@ def test_a_record_finds_its_data_by_the_configuration_or_the_folder_or_says_what
 
 def test_the_weights_of_a_run_are_evaluated_on_its_own_data(bands, tmp_path, capsys):
     config = configuration(tmp_path, {"name": "bands", "npz": "bands.npz"})
-    command = [
-        "train",
-        "--config",
-        config,
-        "--dataset",
-        "bands",
-        "--depth",
-        "4",
-        "--method",
-        "backprop",
-        "--quiet",
-    ]
+    command = training(config, "backprop")
     assert main([*command, "--set", "epochs=1", "--out", "out.json", "--weights", "out.npz"]) == 0
     for where in (["--config", config], ["--data-dir", "bands.npz"]):
         assert main(["evaluate", "out.json", *where]) == 0

@@ -15,7 +15,6 @@ import torch
 import highways
 from highways import data, record, weights
 from highways.cli import main
-from highways.methods import rule
 from highways.model.network import Architecture, feedforward
 from highways.specs.run import Learning
 from highways.training import keeping, snapshots
@@ -23,6 +22,7 @@ from highways.training import loop as training
 from highways.training.claim import checkpoint_path
 from highways.training.evaluation import evaluate
 from highways.training.machine import Machine
+from rules import explode_in_the_second_epoch
 
 QUIET = Machine(quiet=True)
 EXCERPT = "fashion_mnist_excerpt"
@@ -180,17 +180,7 @@ def test_nothing_but_weights_of_the_run_is_replaced(tiny, out, kept, capsys):
 
 
 def test_a_run_that_diverges_later_keeps_the_best_epoch_before_it(tiny, out, kept, monkeypatch, capsys):
-    learner = rule("backprop")
-    gradient, calls = learner.gradient, []
-
-    def explode(self, parameters, x, y, update=0):
-        calls.append(1)
-        result = gradient(self, parameters, x, y)
-        if len(calls) == 2 + 24 + 5:  # the fifth batch of the second epoch
-            result.weights.w_hidden[0, 0, 0] = float("nan")
-        return result
-
-    monkeypatch.setattr(learner, "gradient", explode)
+    explode_in_the_second_epoch(monkeypatch)
     spec = tiny("backprop", epochs=3)
     assert main(["train", "--spec", spec.to_json(), "--out", str(out), "--weights"]) == 0
     assert f"diverged in epoch 2; {kept}: those of epoch 1" in capsys.readouterr().err

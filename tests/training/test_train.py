@@ -22,6 +22,7 @@ from highways.training import checkpoint
 from highways.training import loop as training
 from highways.training.evaluation import evaluate
 from highways.training.machine import Machine
+from rules import explode_in_the_second_epoch
 
 QUIET = Machine(quiet=True)
 CHANCE = 0.1
@@ -155,17 +156,7 @@ def test_a_run_that_blows_up_is_a_result(tiny, out, fields):
 
 
 def test_a_later_divergence_keeps_the_best_epoch_before_it(tiny, out, monkeypatch):
-    learner = rule("backprop")
-    gradient, calls = learner.gradient, []
-
-    def explode(self, parameters, x, y, update=0):
-        calls.append(1)
-        result = gradient(self, parameters, x, y)
-        if len(calls) == 2 + 24 + 5:  # the fifth batch of the second epoch
-            result.weights.w_hidden[0, 0, 0] = float("nan")
-        return result
-
-    monkeypatch.setattr(learner, "gradient", explode)
+    explode_in_the_second_epoch(monkeypatch)
     result = training.train(tiny("backprop", epochs=3), out, QUIET)
     assert (result["status"], result["diverged_epoch"], result["best_epoch"]) == ("diverged", 2, 1)
     assert result["test_accuracy"] > 2 * CHANCE

@@ -8,9 +8,9 @@ from typing import Any
 
 from highways.experiments import own_data
 from highways.experiments.runs import MIXED, Config, Run
-from highways.experiments.variants import Changes, Variant, variants
+from highways.experiments.variants import Changes, Variant, setting_word, variants
 from highways.specs.fields import SpecError
-from highways.specs.run import RunSpec, digits
+from highways.specs.run import RunSpec
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +122,7 @@ class _Records:
 
     def _candidate(self, variant: Variant, folder: str, settings: Changes, seed: int, epochs: int | None) -> Run:
         """The run that tries a candidate on a seed."""
-        words = [f"{key.rpartition('.')[2]}{_digits(value)}" for key, value in settings.items()]
+        words = [setting_word(key, value) for key, value in settings.items()]
         spec = variant.spec(seed, settings, epochs)
         return self._run(variant, f"{folder}/{'_'.join(words)}/seed{seed}", spec, tuple(settings))
 
@@ -139,7 +139,3 @@ class _Records:
                 f"two different runs would share the record {run.path}; give one of the two rows a name of its own"
             )
         return run
-
-
-def _digits(value: Any) -> str:
-    return digits(value) if isinstance(value, float) else str(value)

@@ -162,6 +162,11 @@ _SECTIONS: Mapping[str, type[Any]] = {
 }
 
 
+def short(key: str) -> str:
+    """The last part of a dotted key."""
+    return key.rpartition(".")[2]
+
+
 def nearest_key(key: str) -> str:
     """The dotted key of a specification that was probably meant; empty where it is one, or like none."""
     sections = [*_SECTIONS.items(), *(("rule", entry.options) for entry in METHODS.values())]

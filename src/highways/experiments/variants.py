@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from highways.experiments.runs import CellKey, Config, Run, asked_kernel, cell_spec, nearest_key, takes
+from highways.experiments.runs import CellKey, Config, Run, asked_kernel, cell_spec, nearest_key, short, takes
 from highways.specs.fields import SpecError
 from highways.specs.registry import METHODS
 from highways.specs.run import RunSpec, digits
@@ -117,18 +117,10 @@ class Variant:
     def folder(self) -> str:
         """Where its records lie below the folder of runs; also the name of its selection."""
         words = [_word(key, value) for key, value in self.varied.items()]
-        words += [f"{_last(key)}_x{factor:g}" for key, factor in self.scaled.items()]
-        own = [] if self.name == self.method else [self.name]
-        return "/".join(
-            [
-                self.experiment,
-                *own,
-                self.dataset,
-                f"L{self.depth:03d}",
-                self.method,
-                *(["-".join(words)] if words else []),
-            ]
-        )
+        words += [f"{short(key)}_x{factor:g}" for key, factor in self.scaled.items()]
+        row = "" if self.name == self.method else self.name
+        parts = [self.experiment, row, self.dataset, f"L{self.depth:03d}", self.method, "-".join(words)]
+        return "/".join(part for part in parts if part)
 
     @property
     def shares_seeds(self) -> bool:
@@ -252,17 +244,16 @@ def _times(key: str, factor: float, spec: RunSpec) -> Any:
     return int(product) if isinstance(value, int) and product.is_integer() else product
 
 
-def _last(key: str) -> str:
-    return key.rpartition(".")[2]
+def setting_word(key: str, value: Any) -> str:
+    """A setting in the name of a folder."""
+    return f"{short(key)}{digits(value) if isinstance(value, float) else value}"
 
 
 def _word(key: str, value: Any) -> str:
-    """A value in the name of a folder."""
+    """The same of a varied key, where a flag or a word needs no key beside it."""
     if isinstance(value, bool):
-        return _last(key) if value else f"no_{_last(key)}"
-    return (
-        value if isinstance(value, str) else f"{_last(key)}{digits(value) if isinstance(value, float) else value}"
-    )
+        return short(key) if value else f"no_{short(key)}"
+    return value if isinstance(value, str) else setting_word(key, value)
 
 
 # What a block says elsewhere, and where.

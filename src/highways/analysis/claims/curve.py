@@ -14,7 +14,7 @@ from highways.analysis.claims import criteria
 from highways.analysis.claims.evidence import Sample, sample, stand_in
 from highways.analysis.claims.parts import Claim
 from highways.analysis.data.cells import Cell
-from highways.analysis.data.notes import cell_label, cell_notes, counted, place_label, plain
+from highways.analysis.data.notes import cell_label, cell_notes, counted, place_label, plain, signed
 from highways.analysis.data.rendering import Table
 from highways.analysis.figures import drawing, style
 from highways.analysis.tables.conventions import reading_cells
@@ -133,7 +133,7 @@ def curve_table(config: Config, folder: Folder) -> Table:
                 cell = one.cells[(*place, method)]
                 row[f"{label} {METHODS[method].title}"] = cell.text
                 named[f"{cell_label((*place, method))} ({', '.join(words.values())})"] = cell
-            row[f"{label} gap"] = "—" if gap is None else f"{round(gap, 1) + 0.0:+.1f}"
+            row[f"{label} gap"] = "—" if gap is None else signed(gap)
             row[f"{label} verdict"] = one.verdicts[place]
             data += [_long(one, varied, place, method) for method in ("pc", "hep")]
         rows.append(row)

@@ -12,6 +12,7 @@ from scipy import stats
 from highways import paper
 from highways.analysis.data.cells import CHANCE, Cell, cells, density_cells, depth_cells, strength_cells
 from highways.analysis.data.propagation import traces
+from highways.analysis.tables.baselines import baseline_cells
 from highways.experiments.plan import plan
 from highways.experiments.results import Folder
 from highways.experiments.runs import CellKey, Config, Run
@@ -176,7 +177,7 @@ class Ours(_Methods):
 
     @cached_property
     def baselines(self) -> Mapping[Variant, Cell]:
-        return cells(plan(self.config).of("baselines"), self.runs)
+        return baseline_cells(self.config, self.runs)
 
     @property
     def all_runs(self) -> Mapping[str, Run]:

@@ -6,7 +6,7 @@ import pandas as pd
 
 from highways.analysis.claims.evidence import Sample, difference
 from highways.analysis.data.cells import Cell, cells
-from highways.analysis.data.notes import cell_notes, place_label, spread_note
+from highways.analysis.data.notes import cell_notes, place_label, signed, spread_note
 from highways.analysis.data.rendering import Table
 from highways.experiments.plan import plan
 from highways.experiments.results import Folder
@@ -53,11 +53,7 @@ def _difference(pair: dict[bool, Cell]) -> str:
         return "—"
     mixed, plain = ({seed: pair[kernel].accuracies[seed] for seed in shared} for kernel in (True, False))
     if len(shared) == 1:
-        return f"{_signed(mixed[shared[0]] - plain[shared[0]])} (n=1)"
+        return f"{signed(mixed[shared[0]] - plain[shared[0]])} (n=1)"
     gap = difference(*(Sample(fmean(one.values()), stdev(one.values()), len(one), one) for one in (mixed, plain)))
     low, high = gap.interval
-    return f"{_signed(gap.value)} [{low:.1f}, {high:.1f}] (n={len(shared)})"
-
-
-def _signed(points: float) -> str:
-    return f"{round(points, 1) + 0.0:+.1f}"  # what rounds to nothing has no minus
+    return f"{signed(gap.value)} [{low:.1f}, {high:.1f}] (n={len(shared)})"

@@ -5,7 +5,7 @@ from typing import Any
 
 from highways import paper
 from highways.analysis.data.notes import label, plain
-from highways.experiments.runs import OF_DEPTH, Config, cell_spec, takes
+from highways.experiments.runs import OF_DEPTH, Config, cell_spec, short, takes
 from highways.experiments.variants import Variant
 from highways.specs.fields import SpecError
 from highways.specs.run import RunSpec
@@ -43,10 +43,6 @@ def lines(variants: Iterable[Variant], apart: str = "") -> dict[str, list[Varian
         if all((one.place, settings(one)) != (variant.place, own) for one in line):
             line.append(variant)
     return found
-
-
-def short(key: str) -> str:
-    return key.rpartition(".")[2]
 
 
 def departures(config: Config, variants: Iterable[Variant]) -> list[str]:

@@ -13,7 +13,7 @@ from highways.analysis.data.frame import usable
 from highways.analysis.data.selection import Selection
 from highways.analysis.data.titles import DATASET_TITLES as DATASET_TITLES
 from highways.experiments.plan import plan
-from highways.experiments.runs import CellKey, Config
+from highways.experiments.runs import CellKey, Config, short
 from highways.experiments.variants import Variant
 from highways.methods import METHODS
 from highways.specs.run import Conventions
@@ -41,6 +41,11 @@ def label(variant: Variant) -> str:
 def counted(number: int, what: str) -> str:
     """A number with its noun, which takes an s."""
     return f"{number} {what}{'s' * (number != 1)}"
+
+
+def signed(points: float) -> str:
+    """A difference in points; one that rounds to nothing has no minus."""
+    return f"{round(points, 1) + 0.0:+.1f}"
 
 
 def plain(value: Any) -> str:
@@ -186,7 +191,7 @@ def _hours(seconds: float) -> str:
 def _settings(selection: Selection) -> str:
     """The rate, and by name what else was chosen."""
     chosen = [
-        plain(value) if key == "learning.lr" else f"{key.rpartition('.')[2]} {plain(value)}"
+        plain(value) if key == "learning.lr" else f"{short(key)} {plain(value)}"
         for key, value in selection.settings.items()
     ]
     edge = f" (edge of its grid: {', '.join(selection.edges)})" if selection.edges else ""

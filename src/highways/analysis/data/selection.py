@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from highways.analysis.data.frame import usable
+from highways.experiments.runs import short
 from highways.record import RecordError
 
 
@@ -42,7 +43,7 @@ class Selection:
         for key, value in self.settings.items():
             values = {json.loads(one)[key] for one in self.validation_accuracy}
             if len(values) > 1 and not isinstance(value, bool | str) and value in (min(values), max(values)):
-                found.append(f"{key.rpartition('.')[2]} {value:g}")
+                found.append(f"{short(key)} {value:g}")
         return tuple(found)
 
     def to_dict(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from highways.analysis.data.frame import load
 from highways.analysis.data.notes import plain
 from highways.experiments.own_data import classes_of
 from highways.experiments.results import Folder
+from highways.experiments.runs import short
 from highways.experiments.variants import Variant
 
 EDGE, NOMINAL = "‡", "§"
@@ -64,6 +65,6 @@ def _beyond(cells: Named, folder: Folder) -> Iterator[str]:
         chosen = "" if cell.selection is None else f" ({100 * cell.selection.best:.1f})"
         for row in load({run.path: run for run in variant.beyond}, folder).to_dict("records"):
             settings = json.loads(row["settings"])
-            words = ", ".join(f"{key.rpartition('.')[2]} {plain(value)}" for key, value in settings.items())
+            words = ", ".join(f"{short(key)} {plain(value)}" for key, value in settings.items())
             reached = f"{100 * row['validation_accuracy']:.1f}" if row["status"] == "ok" else row["status"]
             yield f"{name} {words}: {reached}{chosen}"

@@ -6,13 +6,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from highways.analysis.data.cells import Cell, cell
-from highways.analysis.data.lines import lines, settings, short, varied
+from highways.analysis.data.lines import lines, settings, varied
 from highways.analysis.data.notes import DATASET_TITLES, place_label
 from highways.analysis.figures import drawing, style
 from highways.experiments.own_data import classes_of
 from highways.experiments.plan import plan
 from highways.experiments.results import Folder
-from highways.experiments.runs import Config
+from highways.experiments.runs import Config, short
 from highways.experiments.variants import Variant
 
 DEPTH = "network.depth"

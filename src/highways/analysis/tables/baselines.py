@@ -8,7 +8,6 @@ import pandas as pd
 
 from highways.analysis.data.cells import Cell, cells
 from highways.analysis.data.frame import usable
-from highways.analysis.data.lines import short
 from highways.analysis.data.notes import (
     DAGGER,
     cell_notes,
@@ -26,7 +25,7 @@ from highways.analysis.data.tuning import choices, mark, tuned
 from highways.experiments.cost import extra_parameters
 from highways.experiments.plan import plan
 from highways.experiments.results import Folder
-from highways.experiments.runs import Config
+from highways.experiments.runs import Config, short
 from highways.experiments.variants import Changes, Variant
 
 PLAIN, SKIPS = "no forward skips", "with forward skips: another network"
