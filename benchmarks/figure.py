@@ -6,8 +6,9 @@ from typing import Any
 from matplotlib.figure import Figure
 
 NAMES = {
-    "hot": ("ceiling: one layer's products", "#999999"),
-    "streaming": ("ceiling: the network's products", "#cccccc"),
+    "peak": ("ceiling: multiply-adds in registers", "#666666"),
+    "hot": ("torch: one layer's products", "#999999"),
+    "streaming": ("torch: the network's products", "#cccccc"),
     "native": ("native", "#0072b2"),
     "mixed": ("mixed (bf16 products)", "#009e73"),
     "pcx": ("PCX 0.6.3", "#e69f00"),

@@ -1,10 +1,12 @@
 """Copies of the project in which the workflow can run without touching this checkout."""
 
+import multiprocessing
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +16,9 @@ ROOT = Path(__file__).parents[1]
 PARTS = ("Snakefile", "config.yaml", "environment.yml", "profiles", "src", "workflow")
 SMOKE = ["--workflow-profile", "profiles/smoke", "--cores", "2"]
 
+# Forks of a process that has imported Snakemake, which alone takes a second, and nothing of this project.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["snakemake.cli"])
 
 T = TypeVar("T")
 
@@ -48,6 +53,20 @@ def package_of(folder: Path) -> dict[str, str]:
     return {"PATH": path, "PYTHONPATH": str(folder / "src")}
 
 
+def snakemake_main(arguments: list[str], folder: Path, environment: dict[str, str], said: list[Path]) -> None:
+    """What `python -m snakemake` does in a folder, its output and errors in files; for a process of its own."""
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    for stream, path in zip((1, 2), said, strict=True):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
+    sys.path[:0] = [str(folder), *environment["PYTHONPATH"].split(":")]
+    sys.argv = ["snakemake", *arguments]
+    from snakemake.cli import main
+
+    main()
+
+
 class Project:
     """A working copy with no results; `snakemake` runs there."""
 
@@ -58,14 +77,15 @@ class Project:
     def snakemake(
         self, *arguments: str, check: bool = True, **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        run = subprocess.run(
-            [sys.executable, "-m", "snakemake", *arguments],
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            env={**os.environ, **package_of(self.folder), **environment},
-            encoding="utf-8",
-        )
+        with tempfile.TemporaryDirectory() as scratch:
+            said = [Path(scratch) / "out", Path(scratch) / "err"]
+            everything = {**os.environ, **package_of(self.folder), **environment}
+            process = FORKS.Process(target=snakemake_main, args=([*arguments], self.folder, everything, said))
+            process.start()
+            process.join()
+            assert process.exitcode is not None
+            out, err = (path.read_text(encoding="utf-8") for path in said)
+        run = subprocess.CompletedProcess(["snakemake", *arguments], process.exitcode, out, err)
         if check:
             assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-6000:]
         return run

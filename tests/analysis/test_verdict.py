@@ -743,7 +743,7 @@ def test_an_ablation_is_judged_by_its_name(config, folder, record, tmp_path):
 
 def test_hidden_matrices_with_hardly_a_gradient_are_counted_after_training(config, folder, record, find, tmp_path):
     """Hidden are W_1..W_6 of depth 8; the limit is a thousandth of the output matrix's."""
-    claim = {"dataset": "mnist", "depth": 8, "rules": ["hep", "dfa"]}
+    claim = {"dataset": "mnist", "depth": 8, "baselines": ["hep", "dfa"]}
     after = [0.0, 0.0, 1e-4, 1.9e-3, 2.1e-3, 1.0, 1.0, 2.0]
     for seed, smallest in enumerate((0.0, 1.0)):
         path = record(find("L008/hep", f"/seed{seed}/"), 0.9)

@@ -219,6 +219,14 @@ def test_the_weight_step_is_nearer_to_float64_than_that_of_tf32(paper, method, d
 # AMX
 
 
+def test_the_source_compiles_for_a_processor_with_amx(tmp_path):
+    """With the compiler's own tile instructions, which are macros under GCC and functions under Clang."""
+    flags = [flag for flag in build.FLAGS["mixed"] if flag != "-march=native"]
+    command = ["c++", *flags, "-O1", "-march=sapphirerapids", str(build.SOURCE), "-o", str(tmp_path / "amx.so")]
+    run = subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
+    assert run.returncode == 0, run.stderr
+
+
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory) -> ctypes.CDLL:
     """The library for AMX with its tile instructions written out in C++."""

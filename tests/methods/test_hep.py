@@ -1,4 +1,4 @@
-"""HEP: where its highways end, how they are drawn, what they change; and its controls."""
+"""HEP: where its highways end, how they are drawn, what they change; and its ablations."""
 
 import math
 from typing import Any

@@ -18,6 +18,7 @@ def test_the_suite_runs_and_adds_up(root, tmp_path):
         assert row["median_seconds"]["native"] == pytest.approx(median)
         operations = 4 * row["steps"] * (row["depth"] - 2) * 128**3
         assert row["gflops"]["native"] == pytest.approx(operations / median / 1e9)
+        assert row["native_of_peak"] == pytest.approx(row["gflops"]["native"] / row["gflops"]["peak"])
         if "mixed" in row["seconds"]:
             a, b = (sum(row["seconds"][name]) / 2 for name in ("native", "mixed"))
             assert row["mixed_against_native"] == pytest.approx(a / b)

@@ -175,7 +175,7 @@ def test_a_training_that_diverges_keeps_no_weights(tiny, tmp_path, capsys):
 
 
 def test_stopped_snapshots_resume_to_the_same_weights(tiny, tmp_path):
-    spec = tiny("hep", epochs=6, network=Network(8, width=64), inference=Inference("adam", 0.005, 24))
+    spec = tiny("hep", epochs=6, network=Network(6, width=32), inference=Inference("adam", 0.005, 24))
     command = [sys.executable, "-m", "highways", "snapshots", "--spec", spec.to_json(), "--epochs", "0", "3", "6"]
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert subprocess.run([*command, "--out", str(whole)], capture_output=True).returncode == 0

@@ -105,7 +105,7 @@ def test_the_arrival_of_a_layer_is_read_at_its_step(experiment):
 
 
 def test_the_map_of_every_rule_says_how_it_comes_to_its_errors(experiment, folder):
-    figure = FIGURES["propagation_rules"](experiment, folder)
+    figure = FIGURES["propagation_methods"](experiment, folder)
     titles = [axes.get_title() for axes in figure.axes if axes.get_label() != "<colorbar>"]
     assert {"Vanilla PC", "HEP", "DFA\n(one sweep)", "BP\n(one sweep)"} <= set(titles)
     own = {title.split("\n")[0] for title in titles if title.endswith("(after its own inference)")}
@@ -118,13 +118,13 @@ def test_the_map_of_every_rule_says_how_it_comes_to_its_errors(experiment, folde
 def test_a_method_whose_relaxation_is_not_known_is_not_drawn_as_predictive_coding(paper, monkeypatch):
     monkeypatch.setitem(METHODS, "ipc", Method("iPC", inference=True, cost=no_more))
     assert plan.left_out()["ipc"] == "a relaxation that is not known here"
-    assert "ipc" not in plan.rules(paper)
-    assert {"pc", "hep", "dfa"} <= set(plan.rules(paper))
+    assert "ipc" not in plan.by_method(paper)
+    assert {"pc", "hep", "dfa"} <= set(plan.by_method(paper))
 
 
 def test_a_run_is_in_the_specification_as_it_is_in_a_record(paper):
     """Without `rule` where a method has no settings of its own: traces of before there were any are still good."""
-    drawn = plan.rules(paper)
+    drawn = plan.by_method(paper)
     assert "rule" not in json.loads(drawn["pc"][0].to_json())["run"]
     assert json.loads(drawn["epc"][0].to_json())["run"]["rule"] == {"step_size": 1e-3, "steps": 5}
     for (one,) in plan.training_moments(paper).values():

@@ -88,11 +88,11 @@ def test_a_section_that_a_method_does_not_use_is_refused(tiny):
         RunSpec.from_dict(changed(tiny().to_dict(), rule={}))
 
 
-@pytest.mark.parametrize("control", [{"chain": False}, {"redraw": True}])
-def test_the_controls_of_hep_are_not_taken_for_those_of_dfa(tiny, control):
+@pytest.mark.parametrize("ablation", [{"chain": False}, {"redraw": True}])
+def test_the_ablations_of_hep_are_not_taken_for_those_of_dfa(tiny, ablation):
     dfa = tiny("dfa", inference=None, highway=Highway(1.0)).to_dict()
-    with pytest.raises(SpecError, match="controls of HEP"):
-        RunSpec.from_dict(changed(dfa, highway={**dfa["highway"], **control}))
+    with pytest.raises(SpecError, match="ablations of HEP"):
+        RunSpec.from_dict(changed(dfa, highway={**dfa["highway"], **ablation}))
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "{", "null"])

@@ -354,11 +354,11 @@ PROPAGATION = (
     ),
     Item(
         "figure",
-        "propagation_rules",
+        "propagation_methods",
         "All methods",
         "The heat maps of every method on one network; a method without relaxation has its errors at once.",
-        "figures.propagation.rules",
-        traces=flat(relaxations.rules),
+        "figures.propagation.by_method",
+        traces=flat(relaxations.by_method),
     ),
     Item(
         "figure",

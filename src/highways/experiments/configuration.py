@@ -15,8 +15,8 @@ from highways.specs.fields import SpecError
 # The tables and figures that are not those of an experiment of their name.
 TAKEN = (
     *("adam_steps", "architecture", "baseline_gradients", "convergence", "convergence_adam", "floor", "gradients"),
-    *("optimizer", "predictions", "propagation", "propagation_adam", "propagation_rules", "propagation_training"),
-    *("scales", "settings", "steady", "training", "transient", "verdict"),
+    *("optimizer", "predictions", "propagation", "propagation_adam", "propagation_methods"),
+    *("propagation_training", "scales", "settings", "steady", "training", "transient", "verdict"),
 )
 
 

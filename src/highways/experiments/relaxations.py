@@ -86,7 +86,7 @@ def settled(config: Config) -> dict[tuple[str, str, str], list[Propagation]]:
     return {(name, *panel): seeds for name in ("gd", "adam_1e-2") for panel, seeds in panels(config, name).items()}
 
 
-def rules(config: Config) -> dict[str, list[Propagation]]:
+def by_method(config: Config) -> dict[str, list[Propagation]]:
     """The methods on the network that is trained, under gradient descent, but those of `left_out`."""
     inference, without = optimizers(config)["gd"].inference, left_out()
     return {method: _seeds(config, "paper", method, inference) for method in METHODS if method not in without}
@@ -167,7 +167,7 @@ _GROUPS: tuple[Groups, ...] = (
     arrivals,
     settled,
     training_moments,
-    rules,
+    by_method,
     arithmetics,
 )
 

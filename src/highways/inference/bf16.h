@@ -79,7 +79,10 @@ inline void multiply_tiles(const pair* w, const pair* in, float* out, int outer,
   const int blocks = pairs / 16;
   for (int m = 0; m < outer; m += 32) {
     const bool two = m + 16 < outer;
-    _tile_zero(0), _tile_zero(1), _tile_zero(2), _tile_zero(3);
+    _tile_zero(0);  // statements, not expressions, under GCC
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
     for (int b = 0; b < blocks; ++b) {
       const pair* upper = w + ((m / 16) * blocks + b) * 256;
       _tile_loadd(6, in + b * 16 * R, ROW);

@@ -67,7 +67,7 @@ class Highways(NamedTuple):
     """alpha V_i of the endpoints S = {first, first + every, ...} up to z_{L-1}: feedback (|S|, C, N), transposed.
 
     The output error is used as it is now, with no gradient through it (the stop-gradient of Eq. aug_energy).
-    Without the chain, a control, J_i^T eps_{i+1} reaches the last hidden layer only.
+    Without the chain, an ablation, J_i^T eps_{i+1} reaches the last hidden layer only.
     """
 
     feedback: Tensor

@@ -66,8 +66,8 @@ class Inference:
 class Highway:
     """The error highways: strength alpha, one endpoint every k-th hidden layer, V ~ N(0, sigma_v^2).
 
-    Two controls, off in the paper: without the `chain` the error of the layer above pulls at the last hidden layer
-    only; with `redraw` V is drawn anew for every batch.
+    Two ablations, off in the paper: without the `chain` the error of the layer above pulls at the last hidden
+    layer only; with `redraw` V is drawn anew for every batch.
     """
 
     alpha: float = real(low=0.0)
@@ -98,7 +98,7 @@ class Conventions:
         pre       mu = W phi(n(z))
         both      mu = phi(W phi(n(z)))
         pre_norm  mu = W n(phi(z))
-    normalisation: n is RMSNorm with a gain (`rms`, the paper's), or nothing at all (`none`, a control).
+    normalisation: n is RMSNorm with a gain (`rms`, the paper's), or nothing at all (`none`, an ablation).
     normalise_output_input: whether z_{L-1} is normalised before the output matrix.
     state_gradient: the energy whose gradient moves the states is the batch `mean` or the batch `sum`.
     bias: whether the predictions have a bias (initialised at 0).
@@ -173,7 +173,7 @@ class RunSpec:
         if self.rule is not None:
             check(self.rule, "rule")
         if self.highway is not None and not method.inference and (not self.highway.chain or self.highway.redraw):
-            raise SpecError(f"highway.chain, highway.redraw: controls of HEP; method {self.method!r} has neither")
+            raise SpecError(f"highway.chain, highway.redraw: ablations of HEP; method {self.method!r} has neither")
         if self.parametrisation.scaled and self.network.initialisation != "gaussian":
             raise SpecError(
                 f"network.initialisation: {self.method} draws its weights from a Gaussian; it takes gaussian"
@@ -267,8 +267,8 @@ class RunSpec:
     def variant(self) -> str:
         """What tells the runs of one method, data set and depth apart, besides the seed."""
         if self.highway is not None:
-            control = ("" if self.highway.chain else "_nochain") + ("_redraw" if self.highway.redraw else "")
-            return f"alpha{digits(self.highway.alpha)}_k{self.highway.every}{control}"
+            ablation = ("" if self.highway.chain else "_nochain") + ("_redraw" if self.highway.redraw else "")
+            return f"alpha{digits(self.highway.alpha)}_k{self.highway.every}{ablation}"
         own = [] if self.rule is None else dataclasses.fields(self.rule)
         changed = [(f.name, getattr(self.rule, f.name)) for f in own if getattr(self.rule, f.name) != f.default]
         return "_".join([f"lr{digits(self.learning.lr)}", *(f"{name}{value}" for name, value in changed)])

@@ -13,7 +13,7 @@ _SMALL = 1e-3  # of the gradient of the output matrix
 def inner_layers(claim: Claim, by: Ours) -> Iterator[Part]:
     """How many hidden matrices have a gradient under a thousandth of that of the output matrix, after training."""
     place = (claim["dataset"], claim["depth"])
-    for name in claim["rules"]:
+    for name in claim["baselines"]:
         found = [(one, cell) for one, cell in by.baselines.items() if one.name == name and one.place == place]
         records = [path for _, cell in found for path in cell.records]
         if not records:

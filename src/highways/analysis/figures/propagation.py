@@ -228,11 +228,11 @@ def during_training(config: Config, folder: Folder) -> Figure:
     return drawn
 
 
-def rules(config: Config, folder: Folder) -> Figure:
+def by_method(config: Config, folder: Folder) -> Figure:
     """The maps of all methods on the network that is trained."""
-    found = of_columns(plan.rules(config), folder)
+    found = of_columns(plan.by_method(config), folder)
     titles = [f"{METHODS[method].title}{_how(method)}" for method in found]
-    drawn = _maps("propagation_rules", config, list(found.values()), titles, 2, (9.2, 5.4))
+    drawn = _maps("propagation_methods", config, list(found.values()), titles, 2, (9.2, 5.4))
     note = (
         "The error that each layer would learn from, untrained; relaxation by gradient descent. A method without "
         f"it has its errors at once, by one sweep or by its own inference at its default settings. {_GREY}"
@@ -244,10 +244,10 @@ def rules(config: Config, folder: Folder) -> Figure:
 
 def _how(method: str) -> str:
     """How a method comes to its errors where it is not by relaxation, for a title."""
-    rule = METHODS[method]
-    if rule.inference:
+    entry = METHODS[method]
+    if entry.inference:
         return ""
-    own = () if rule.options is None else fields(rule.options)
+    own = () if entry.options is None else fields(entry.options)
     return "\n(after its own inference)" if any(field.name == "step_size" for field in own) else "\n(one sweep)"
 
 
