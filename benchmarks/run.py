@@ -4,8 +4,9 @@
     python benchmarks/run.py --pcx PYTHON --fabricpc PYTHON   and peers, each in an environment that has it
     python benchmarks/run.py --quick                          small sizes, to try the suite
 
-Leaves results.json and results.png in --out. Ratios are between medians of one run in which contenders take turns;
-a peer runs in its own process in between. GFLOP/s count the products of the hidden layers only.
+Leaves results.json and results.png in --out; docs/engine.md shows those of benchmarks/measured. Ratios are between
+medians of one run in which contenders take turns; a peer runs in its own process in between. GFLOP/s count the
+products of the hidden layers only.
 """
 
 import argparse
@@ -120,7 +121,8 @@ def main() -> None:
         text = f"interpreter of an environment with {package}"
         parser.add_argument(f"--{name}", type=Path, metavar="PYTHON", help=text)
     parser.add_argument("--quick", action="store_true", help="small sizes")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent, metavar="FOLDER")
+    default = Path(__file__).parents[1] / "results/benchmark"
+    parser.add_argument("--out", type=Path, default=default, metavar="FOLDER", help="default: results/benchmark")
     options = parser.parse_args()
     plan = {**(QUICK if options.quick else FULL), "mixed": why_not_mixed()}
     machine = Machine().prepared("float32")
