@@ -158,7 +158,7 @@ def test_every_number_in_a_sentence_is_in_a_table_or_worked_out_from_the_records
     said = flat(prose(text))
     for sentence in statements()[name]:
         assert sentence in said
-    tables = " ".join(block(each) for each in texts.BLOCKS) + json.dumps(json.loads(page_of_benchmark()))
+    tables = " ".join(block(each) for each in texts.BLOCKS) + json.dumps(benchmark("zen5"))
     # sigma_v and alpha of the configuration, and what a smoke run shows (tests/workflow)
     known = {*DECIMAL.findall(tables), *DECIMAL.findall(" ".join(statements()[name])), "0.001", "0.01", "3.11"}
     smoke = re.findall(r"\d+\.\d ± \d\.\d % for (?:vanilla PC|HEP|BP)", said) if name == "README.md" else []
@@ -168,14 +168,34 @@ def test_every_number_in_a_sentence_is_in_a_table_or_worked_out_from_the_records
         assert pair in tables or any(pair in shown for shown in smoke), pair
 
 
-def page_of_benchmark() -> str:
-    return (ROOT / "benchmarks/results.json").read_text(encoding="utf-8")
+def benchmark(processor: str) -> dict:
+    return json.loads((ROOT / f"benchmarks/measured/{processor}.json").read_text(encoding="utf-8"))
 
 
 def test_the_speed_on_the_page_of_results_is_that_of_the_benchmark():
-    results = json.loads(page_of_benchmark())
+    results = benchmark("zen5")
     text = page(ROOT / "docs/results.md")
     pcx = {row["depth"]: row["ratio"] for row in results["pcx"]}
     for row in results["kernels"]:
         ratios = f"{pcx[row['depth']]:.1f}× | {row['native_against_reference']:.1f}×"
-        assert f"| {row['depth']} | {ratios} | {100 * row['native_of_hot']:.0f}% |" in text
+        assert f"| {row['depth']} | {ratios} | {100 * row['native_of_peak']:.0f}% |" in text
+
+
+@pytest.mark.parametrize("processor", ["zen5", "zen4"])
+def test_the_speed_on_the_page_of_the_engine_is_that_of_the_benchmark(processor):
+    results = benchmark(processor)
+    text = page(ROOT / "docs/engine.md")
+    peers = [{row["depth"]: row["ratio"] for row in results[name]} for name in ("pcx", "fabricpc")]
+    for row in results["kernels"]:
+        peak, mixed = row.get("native_of_peak"), row.get("mixed_against_native")  # not in the older run
+        cells = [
+            f"{row['depth']}",
+            f"{row['gflops']['native']:.0f}",
+            "—" if peak is None else f"{100 * peak:.0f}%",
+            f"{100 * row['native_of_hot']:.0f}%",
+            f"{100 * row['native_of_streaming']:.0f}%",
+            *(f"{ratios[row['depth']]:.1f}×" for ratios in peers),
+            f"{row['native_against_reference']:.1f}×",
+            "—" if mixed is None else f"{mixed:.2f}×",
+        ]
+        assert f"| {' | '.join(cells)} |" in text
