@@ -60,7 +60,8 @@ def test_a_kernel_is_asked_for_by_depth_and_changes_no_spec(paper):
     runs = configuration.all_runs(only(config, "depth", "density")).values()
     asked = {(run.spec.network.depth, run.kernel) for run in runs if run.spec.method != "backprop"}
     assert {kernel for depth, kernel in asked if depth == 64} == {"mixed"}  # backprop relaxes no states
-    assert {kernel for depth, kernel in asked if depth != 64} == {"auto"}
+    assert {kernel for depth, kernel in asked if depth < 64} == {"auto"}
+    assert {kernel for depth, kernel in asked if depth == 128} == {"mixed"}  # as config.yaml has it
     rows = [{**row, "kernel": "fast"} for row in paper["settings"]]
     with pytest.raises(SpecError, match=r"settings.*fast"):
         configuration.validate(changed(paper, settings=rows))
