@@ -104,7 +104,7 @@ def test_the_arrival_of_a_layer_is_read_at_its_step(experiment):
     assert propagation.arrival(one).tolist() == [16 - layer for layer in range(1, 17)]
 
 
-def test_the_map_of_every_rule_says_how_it_comes_to_its_errors(experiment, folder):
+def test_the_map_of_every_method_says_how_it_comes_to_its_errors(experiment, folder):
     figure = FIGURES["propagation_methods"](experiment, folder)
     titles = [axes.get_title() for axes in figure.axes if axes.get_label() != "<colorbar>"]
     assert {"Vanilla PC", "HEP", "DFA\n(one sweep)", "BP\n(one sweep)"} <= set(titles)
