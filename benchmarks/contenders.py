@@ -29,7 +29,7 @@ class Size:
 
     @property
     def operations(self) -> float:
-        """Of the hidden products alone: two per hidden matrix and step."""
+        """Floating-point operations of the hidden products alone: two products per hidden matrix and step."""
         return 2.0 * 2.0 * self.steps * (self.depth - 2) * self.batch * self.width**2
 
 
@@ -54,7 +54,7 @@ def estep(size: Size, kernel: str) -> Callable[[], object]:
 
 
 def streaming(size: Size) -> Callable[[], object]:
-    """The products of one E-step over the network's stacked weights and states, by torch, and no more."""
+    """Only the hidden products of one E-step, by torch, over the network's stacked weights and states."""
     weights = torch.randn(size.depth - 2, size.width, size.width)
     states = torch.randn(size.depth - 2, size.batch, size.width)
     out, transposed = torch.empty_like(states), weights.transpose(1, 2)
@@ -68,7 +68,7 @@ def streaming(size: Size) -> Callable[[], object]:
 
 
 def hot(size: Size) -> Callable[[], object]:
-    """As many products, of one layer again and again: everything stays in the nearest cache."""
+    """As many products as `streaming`, all of the same layer: everything stays in the nearest cache."""
     weight, states = torch.randn(size.width, size.width), torch.randn(size.batch, size.width)
     out, transposed = torch.empty_like(states), weight.t()
 
@@ -92,6 +92,6 @@ def multiply_adds() -> Callable[[ctypes.c_int64], object]:
 
 
 def peak(size: Size) -> Callable[[], object]:
-    """As many operations by fused multiply-adds on registers: no product is faster."""
+    """As many operations as these products, by fused multiply-adds on registers: no product is faster."""
     run, operations = multiply_adds(), ctypes.c_int64(int(size.operations))
     return lambda: run(operations)

@@ -1,4 +1,4 @@
-"""How it is timed: one thread, contenders in turn, medians; other questions in fresh processes."""
+"""How the benchmark times: one thread, contenders in turn, medians; some measurements in fresh processes."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def median(values: list[float]) -> float:
 
 
 def worker(task: str, *arguments: int, processes: int = 1) -> list[dict[str, Any]]:
-    """Run worker.py in that many fresh processes at once; `elapsed` is each one's life in seconds."""
+    """Run worker.py in `processes` fresh processes at once; `elapsed`: seconds to each one's end."""
     command = [sys.executable, str(HERE / "worker.py"), task, *map(str, arguments)]
     start = time.perf_counter()
     started = [
@@ -47,8 +47,8 @@ def worker(task: str, *arguments: int, processes: int = 1) -> list[dict[str, Any
 
 
 def peer(python: Path, script: str, depth: int, steps: int, repeats: int) -> dict[str, Any]:
-    """Seconds per E-step and weight update of another library in its own environment."""
+    """Seconds per batch (E-step and weight update) of another library, in its own environment."""
     command = [str(python), str(HERE / "peers" / script), str(depth), str(steps), str(repeats)]
-    environment = {**os.environ, "PYTHONPATH": str(HERE)}  # for the timing loop above
+    environment = {**os.environ, "PYTHONPATH": str(HERE)}  # the script imports in_turn from this module
     run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment, encoding="utf-8")
     return dict(json.loads(run.stdout.splitlines()[-1]))

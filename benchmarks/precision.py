@@ -1,4 +1,4 @@
-"""What the arithmetic of an E-step does to the weight step, against float64: one line of JSON per arithmetic.
+"""Error of the weight step against float64, by the arithmetic of the E-step: one line of JSON per arithmetic.
 
     python benchmarks/precision.py DEPTH METHOD [UPDATES]
 
@@ -38,7 +38,7 @@ def step_of(spec: RunSpec, parameters: Parameters, x: Tensor, y: Tensor, kernel:
 
 
 def compared(found: list[Tensor], exact: list[Tensor]) -> dict[str, float]:
-    """Relative errors of the matrices' steps: the median and the largest; and the least cosine."""
+    """Over the matrices with a gradient: median and largest relative error of the steps, and least cosine."""
     reached = [(a, b) for a, b in zip(found, exact, strict=True) if b.any()]
     errors = torch.tensor([((a - b).norm() / b.norm()).item() for a, b in reached])
     cosines = [torch.cosine_similarity(a.flatten(), b.flatten(), 0).item() for a, b in reached]

@@ -1,12 +1,12 @@
 """Times the E-step: kernels against the ceilings of the machine and against other libraries. One thread.
 
-    python benchmarks/run.py                                  everything of ours, some minutes
-    python benchmarks/run.py --pcx PYTHON --fabricpc PYTHON   and peers, each in an environment that has it
+    python benchmarks/run.py                                  this project's kernels, some minutes
+    python benchmarks/run.py --pcx PYTHON --fabricpc PYTHON   also these libraries, in their environments
     python benchmarks/run.py --quick                          small sizes, to try the suite
 
-Leaves results.json and results.png in --out; docs/engine.md shows those of benchmarks/measured. Ratios are between
-medians of one run in which contenders take turns; a peer runs in its own process in between. GFLOP/s count the
-products of the hidden layers only.
+Writes results.json and results.png to --out; docs/engine.md shows those of benchmarks/measured. Ratios
+compare medians of one run, in which the contenders take turns; another library (a peer) runs in its own
+process, with ours timed before and after it. GFLOP/s count the products of the hidden layers only.
 """
 
 import argparse
@@ -32,7 +32,7 @@ QUICK = {"depths": {4: 8, 8: 8}, "repeats": 2, "slow_repeats": 1, "starts": 1}
 
 
 def kernels(depth: int, steps: int, plan: dict[str, Any]) -> dict[str, Any]:
-    """Seconds of one E-step by contender, and what they come to."""
+    """Seconds of one E-step by contender, with the GFLOP/s and the ratios of their medians."""
     size = Size(depth, steps)
     fast = {"native": estep(size, "native"), "streaming": streaming(size), "hot": hot(size), "peak": peak(size)}
     if plan["mixed"] is None:
@@ -55,7 +55,7 @@ def kernels(depth: int, steps: int, plan: dict[str, Any]) -> dict[str, Any]:
 
 
 def why_not_mixed() -> str | None:
-    """Why this machine has no kernel `mixed`; None where it has."""
+    """Why this machine cannot build the kernel `mixed`; None where it can."""
     try:
         native.load("mixed")
     except BuildError as error:
@@ -79,7 +79,7 @@ def against(python: Path, script: str, depth: int, steps: int, plan: dict[str, A
 
 
 def growth(plan: dict[str, Any], quick: bool) -> list[dict[str, Any]]:
-    """Seconds of the native kernel as depth, steps, width and batch grow from one size."""
+    """Seconds of the native kernel as depth, steps, width or batch varies alone from one base size."""
     base = {"depth": 8, "steps": 16, "width": 128, "batch": 128}
     ladders = {
         "depth": [4, 8, 16, 32, 64, 128],
@@ -99,7 +99,7 @@ def growth(plan: dict[str, Any], quick: bool) -> list[dict[str, Any]]:
 
 
 def two_at_once(plan: dict[str, Any]) -> dict[str, float]:
-    """One process, then two at the same time, each with one thread."""
+    """Median seconds of an E-step in one process alone, and in the slower of two at once; one thread each."""
     depth, steps = list(plan["depths"].items())[1]
     alone = median(worker("repeat", depth, steps, plan["repeats"])[0]["seconds"])
     both = worker("repeat", depth, steps, plan["repeats"], processes=2)
@@ -107,7 +107,7 @@ def two_at_once(plan: dict[str, Any]) -> dict[str, float]:
 
 
 def beginnings(depths: list[int], starts: int) -> list[dict[str, float]]:
-    """Seconds at best from the start of a process to the end of its first batch of 8 steps; its peak memory."""
+    """The fastest of `starts` processes that compute one batch of 8 steps: its seconds and peak memory."""
     rows = []
     for depth in depths:
         one = min((worker("first", depth)[0] for _ in range(starts)), key=lambda row: row["elapsed"])

@@ -19,7 +19,7 @@ from measure import in_turn
 
 
 def peak_mib() -> float:
-    """The most memory that this process has held (getrusage would count what its parent held before the fork)."""
+    """Peak memory of this process in MiB (getrusage would count what its parent held before the fork)."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1024
 
@@ -28,7 +28,7 @@ NOTHING = torch.zeros(0, 128)
 
 
 def first(depth: int) -> dict[str, Any]:
-    """One batch with the paper's number of steps cut to 8: what a process does before it is at full speed."""
+    """One E-step of only 8 steps, so that most of the time is the start of the process."""
     estep(Size(depth, 8), "native")()
     return {"peak_mib": peak_mib()}
 
@@ -39,9 +39,9 @@ def repeat(depth: int, steps: int, repeats: int) -> dict[str, Any]:
 
 
 def late(depth: int) -> dict[str, Any]:
-    """Vanilla PC without normalisation, whose errors end in denormals: steps 1-50 beside steps 301-350.
+    """Vanilla PC without normalisation, whose errors decay to denormals: seconds of steps 1-50 and 301-350.
 
-    The states are handed over, so that every layer is computed in every step.
+    The states are passed as `start`, so that every layer is computed in every step.
     """
     inference = Inference("euler", 0.1, 50)
     spec = RunSpec("mnist", "pc", Network(depth), Learning(1e-3), inference)

@@ -1,4 +1,4 @@
-"""What makes each table and figure of the shipped configuration, by name."""
+"""The functions that make the tables and figures of config.yaml, by name, and the items that read traces."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Fixtures that all tests share: a tiny specification, the configuration, and where the full data lie."""
+"""Fixtures that all tests share: the checkout, the configuration and a tiny specification."""
 
 import copy
 import os
@@ -28,7 +28,7 @@ def loaded() -> dict:
 
 @pytest.fixture
 def paper(loaded) -> dict:
-    """The configuration of the whole paper, for the test to change."""
+    """A copy of the configuration of the whole paper, which the test may change."""
     return copy.deepcopy(loaded)
 
 

@@ -9,17 +9,17 @@ import yaml
 from highways import data
 from highways.data_places import IDX
 
-ORDER = np.array([3, 7, 1, 0, 9, 8, 2, 5, 4, 6], dtype=np.uint8)  # no label stays what it is
+ORDER = np.array([3, 7, 1, 0, 9, 8, 2, 5, 4, 6], dtype=np.uint8)  # moves every label
 
 
 def idx(array: np.ndarray) -> bytes:
-    """The bytes of an IDX file, written out from its description."""
+    """An array as the bytes of an IDX file, written from the description of the format."""
     header = bytes([0, 0, 8, array.ndim]) + b"".join(int(size).to_bytes(4, "big") for size in array.shape)
     return header + array.astype(np.uint8).tobytes()
 
 
 def permuted(folder: Path, *, zipped: bool = True) -> Path:
-    """The embedded excerpt with its labels permuted, in files of MNIST's names."""
+    """Write the embedded excerpt with permuted labels into files with MNIST's names; returns the folder."""
     folder.mkdir(parents=True)
     for key, file in IDX.items():
         array = data.read("fashion_mnist_excerpt")[file]
@@ -42,13 +42,13 @@ def colours(train: int = 600, test: int = 200, classes: int = 7) -> dict[str, np
 
 
 def configuration(folder: Path, *entries: dict) -> str:
-    """A configuration with these data sets; its name."""
+    """Write a configuration file with these data sets; returns its path."""
     path = folder / "mine.yaml"
     path.write_text(yaml.safe_dump({"data": list(entries)}), encoding="utf-8")
     return str(path)
 
 
 def asking(config: dict, *datasets: str) -> dict:
-    """The configuration with one experiment: vanilla PC at depth 4, a seed, on these data sets."""
+    """The configuration with one experiment: vanilla PC at depth 4 with seed 0 on these data sets."""
     cells = {"dataset": list(datasets), "depth": 4, "seeds": 0}
     return {**config, "propagation": None, "experiments": [{"name": "depth", "cells": cells, "methods": "pc"}]}

@@ -1,4 +1,4 @@
-"""Changes to nested plain data."""
+"""Copies of nested dictionaries, such as a configuration, with some keys replaced."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Small networks for the tests of the mathematics, and torch's own modules to judge them by."""
+"""Small problems for the tests of the mathematics, and the same network built from torch's own modules."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -44,7 +44,7 @@ def make_spec(
     seed: int = 0,
     dtype: str = "float64",
 ) -> RunSpec:
-    """A small spec in double precision; each section takes what differs from the values here."""
+    """A small spec in double precision; a section's argument holds the values that differ from those here."""
     sections: dict[str, Any] = {}
     if METHODS[method].inference:
         sections["inference"] = {"optimizer": "euler", "step_size": 0.1, "steps": 4, **(inference or {})}
@@ -97,7 +97,7 @@ class Problem:
         return predict(self.parameters, z, self.mu_1, self.architecture)
 
     def at(self, z: Tensor) -> Relaxed:
-        """Predictions and errors at any states."""
+        """Predictions and errors at the states z (L-1, B, N)."""
         predictions = self.predict(z)
         return Relaxed(z, predictions.mu, errors(z, self.y, predictions, self.architecture))
 
@@ -107,7 +107,7 @@ class Problem:
         return initial + 0.3 * torch.randn(initial.shape, generator=stream(3), dtype=initial.dtype)
 
     def relax(self, kernel: str = "batched", **inference: Any) -> tuple[Tensor, Tensor]:
-        """The initial and the final states of the spec's E-step, or of one that differs from it."""
+        """The initial and final states, (L-1, B, N) each, of the E-step; keywords replace its settings."""
         settings = replace(self.spec.inference, **inference)
         arguments = (settings, self.architecture, self.spec.conventions, self.highways, kernel)
         initial, relaxed = relax(self.parameters, self.x, self.y, *arguments)
@@ -194,7 +194,7 @@ class PlainNetwork(nn.Module):
         return total + nn.functional.cross_entropy(logits, y, reduction="sum")
 
     def named_gradients(self) -> Iterator[tuple[str, int | None, Tensor]]:
-        """Every gradient with the field of `Parameters`, and the row of it, where it belongs."""
+        """Every gradient with its field of `Parameters` and its row there (None: the whole field)."""
         last = len(self.linears) - 1
         for layer, linear in enumerate(self.linears):
             place = "in" if layer == 0 else "out" if layer == last else "hidden"
@@ -230,7 +230,7 @@ def assert_gradients_match(gradient: Parameters, network: PlainNetwork, atol: fl
 def central_differences(function: Callable[[Tensor], Tensor], at: Tensor, h: float = 1e-4) -> Tensor:
     """The gradient of a scalar function, entry by entry, by five-point differences.
 
-    They err by h^4 / 30, that is 3e-18, times a fifth derivative, and by the rounding of the function over h,
+    The error is h^4 / 30 = 3e-18 times a fifth derivative, plus the rounding of the function over h:
     some 1e-11 for a function of size 10.
     """
     gradient = torch.empty_like(at)

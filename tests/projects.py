@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 PARTS = ("Snakefile", "config.yaml", "environment.yml", "profiles", "src", "workflow")
 SMOKE = ["--workflow-profile", "profiles/smoke", "--cores", "2"]
 
-# Forks of a process that has imported Snakemake, which alone takes a second, and nothing of this project.
+# Forks of a process that has imported Snakemake, which takes a second, but nothing of this project.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["snakemake.cli"])
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def until(condition: Callable[[], T], what: str, seconds: float = 300, every: float = 0.3) -> T:
-    """Wait for a condition to give something; what it gives."""
+    """Wait until a condition gives a true value, and return it; AssertionError after `seconds`."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if found := condition():
@@ -48,13 +48,13 @@ def copy_project(folder: Path) -> None:
 
 
 def package_of(folder: Path) -> dict[str, str]:
-    """The environment in which `highways` is that of a copy."""
+    """Environment variables under which `highways` is the package of the copy in `folder`."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     return {"PATH": path, "PYTHONPATH": str(folder / "src")}
 
 
 def snakemake_main(arguments: list[str], folder: Path, environment: dict[str, str], said: list[Path]) -> None:
-    """What `python -m snakemake` does in a folder, its output and errors in files; for a process of its own."""
+    """Run `python -m snakemake` in a folder, output and errors in the files `said`; needs its own process."""
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
@@ -91,7 +91,7 @@ class Project:
         return run
 
     def plan(self, *arguments: str) -> dict[str, list[str]]:
-        """What a dry run would do: rule name to the first outputs of its jobs."""
+        """The jobs of a dry run: first word of the job's message ("training") to the rest of each message."""
         run = self.snakemake("--dry-run", *arguments)
         jobs: dict[str, list[str]] = {}
         for reason in re.findall(r"^Job \d+: (.*)$", run.stdout + run.stderr, re.MULTILINE):

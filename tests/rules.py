@@ -1,4 +1,4 @@
-"""What the tests of the learning rules share."""
+"""Helpers that the tests of the learning rules share."""
 
 import math
 from dataclasses import replace
@@ -17,7 +17,7 @@ from networks import CLASSES, READINGS, PlainNetwork, Problem, make_problem, nam
 ALL_READINGS = pytest.mark.parametrize("reading", READINGS, ids=name_of)
 PHIS = pytest.mark.parametrize("phi", ["tanh", "relu"])
 DEPTHS = pytest.mark.parametrize("depth", [2, 3, 5])
-# What differs between two ways of adding up some dozens of numbers of size 1.
+# The difference between two orders of adding up some dozens of numbers of size 1.
 ROUNDING = {"rtol": 0, "atol": 1e-13}
 
 
@@ -33,7 +33,7 @@ def plain_states(network: PlainNetwork, x: Tensor, errors: Tensor | None = None)
 
 
 def layers_of(network: PlainNetwork, x: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """h_l and a_l = W_l h_l + b_l of every layer at the forward pass; gradients of a_l stay in the layer."""
+    """h_l and a_l = W_l h_l + b_l of every layer at the forward pass; autograd of a_l stays in the layer."""
     found: list[tuple[Tensor, Tensor]] = []
     handles = [
         linear.register_forward_hook(lambda _, inputs, product: found.append((inputs[0], product)))
@@ -76,7 +76,7 @@ def backprop_matrices(problem: Problem) -> list[Tensor]:
 
 
 def linear_problem(method: str, batch: int = 3, **rule: Any) -> Problem:
-    """Nothing but positive numbers, on which relu is linear, and no normalisation."""
+    """A problem of positive weights and inputs, on which relu is linear, without normalisation."""
     problem = make_problem(method, batch=batch, phi="relu", conventions={"activation": "post"}, rule=rule)
     weights = {name: 0.4 * tensor.abs() for name, tensor in problem.parameters.named().items()}
     weights["gain"] = weights["gain"][:0]
@@ -91,7 +91,7 @@ def batches(problem: Problem, count: int) -> list[tuple[Tensor, Tensor]]:
 
 
 def train(problem: Problem, count: int, rule: Any) -> None:
-    """Updates of the problem's parameters, as the training loop makes them."""
+    """Update the problem's parameters on `count` batches, as the training loop does."""
     optimizer = weight_step.weight_optimizer(problem.spec, problem.parameters)
     lr = problem.spec.learning.lr
     for x, y in batches(problem, count):
@@ -104,14 +104,14 @@ def train(problem: Problem, count: int, rule: Any) -> None:
 
 
 def assert_normal(sample: Tensor, std: float) -> None:
-    """Moments of independent normal numbers, within five standard deviations."""
+    """The moments 1, 2 and 4 are those of N(0, std^2), within five standard deviations."""
     scaled = sample / std
     for power, (mean, variance) in {1: (0, 1), 2: (1, 2), 4: (3, 96)}.items():
         assert abs(scaled.pow(power).mean() - mean) < 5 * math.sqrt(variance / sample.numel())
 
 
 def explode_in_the_second_epoch(monkeypatch) -> None:
-    """Backprop gets a gradient that is not finite in the fifth batch of the second epoch of the tiny run."""
+    """Make backprop's gradient NaN in the fifth batch of the second epoch of the tiny run."""
     learner = methods.rule("backprop")
     gradient, calls = learner.gradient, []
 

@@ -34,7 +34,7 @@ def idx(array: data.Bytes) -> bytes:
 
 
 def fake_arrays(seed: int) -> Arrays:
-    """A small data set whose first two pixels number the images, the test images being darker."""
+    """A small data set; the first two pixels of an image hold its number, and test images are darker."""
     random = np.random.default_rng(seed)
 
     def images(count: int, brightest: int) -> data.Bytes:
@@ -63,14 +63,14 @@ def md5(content: bytes) -> str:
 
 
 def expect(monkeypatch: pytest.MonkeyPatch, name: str, arrays: Arrays) -> None:
-    """Make `arrays` what the data set `name` must contain."""
+    """Set the checksums of the data set `name` to those of `arrays`."""
     checksums = {file: md5(idx(array)) for file, array in arrays.items()}
     monkeypatch.setitem(data.SOURCES, name, replace(data.SOURCES[name], md5=checksums, validation=VALIDATION))
 
 
 @pytest.fixture
 def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Fakes:
-    """Fake contents of both data sets, in a world where none of them is on disk."""
+    """Fake contents of both data sets, neither of which is on disk."""
     arrays = {"mnist": fake_arrays(1), "fashion_mnist": fake_arrays(2)}
     for name, content in arrays.items():
         expect(monkeypatch, name, content)
@@ -81,7 +81,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Fakes:
 
 
 def test_a_small_file_of_many_bytes_is_not_unpacked(fakes: Fakes, tmp_path: Path) -> None:
-    """4 MB of zeros as gzip would be 4 GB in memory."""
+    """A gzip file of 200 MB of zeros is refused before it fills the memory."""
     folder = write(tmp_path / "data/MNIST/raw", fakes["mnist"])
     (folder / FILES[0]).unlink()
     with gzip.open(folder / f"{FILES[0]}.gz", "wb", compresslevel=1) as file:
@@ -393,7 +393,7 @@ def test_the_command_completes_what_a_broken_download_left(
     offer(monkeypatch, fakes["mnist"])
     folder = write(tmp_path / "data" / "MNIST" / "raw", {data.TRAIN_LABELS: fakes["mnist"][data.TRAIN_LABELS]})
     assert main(["data", "mnist", "--no-download"]) == 1
-    assert main(["data", "mnist", "--data-dir", str(tmp_path / "data")]) == 1  # a folder of the user's own
+    assert main(["data", "mnist", "--data-dir", str(tmp_path / "data")]) == 1  # no download there
     capsys.readouterr()
     assert main(["data", "mnist"]) == 0
     assert f"4 files in {folder}, checksums right" in capsys.readouterr().err

@@ -31,18 +31,18 @@ from highways.specs.fields import SpecError
 from highways.specs.run import DATASETS, OwnImages, RunSpec
 from mappings import experiment
 
-FULL = os.environ.get("HIGHWAYS_DATA")  # before a test looks elsewhere
+FULL = os.environ.get("HIGHWAYS_DATA")  # before `elsewhere` unsets it
 
 
 def training(config: str, method: str) -> list[str]:
-    """The command that trains on the own data set at depth 4, but for where its record goes."""
+    """The command that trains on the data set `bands` at depth 4, without its --out."""
     cell = ["--dataset", "bands", "--depth", "4", "--method", method]
     return ["train", "--config", config, *cell, "--quiet"]
 
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path, monkeypatch, root):
-    """A folder with the project's configuration, no data and a cache of its own."""
+    """Every test runs in a folder with the project's config.yaml, no data and an empty cache."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HIGHWAYS_DATA", raising=False)
     monkeypatch.setenv("HIGHWAYS_CACHE", str(tmp_path / "cache"))
@@ -50,7 +50,7 @@ def elsewhere(tmp_path, monkeypatch, root):
 
 
 def said(capsys, *arguments: str) -> str:
-    """The one line in which a command refuses."""
+    """The error line of a command that must fail with exit code 1."""
     capsys.readouterr()
     assert main(list(arguments)) == 1
     text = capsys.readouterr().err
@@ -60,7 +60,7 @@ def said(capsys, *arguments: str) -> str:
 
 
 def test_permuted_files_train_like_the_excerpt_with_other_labels(tmp_path):
-    """The images are the excerpt's, so the start is: only the labels differ."""
+    """The images are those of the excerpt; only the labels differ."""
     permuted(tmp_path / "kmnist")
     config = configuration(tmp_path, {"name": "kmnist_like", "title": "KMNIST", "folder": "kmnist"})
     command = ["train", "--config", config, "--depth", "4", "--method", "hep", "--set", "epochs=1", "--quiet"]
@@ -68,7 +68,7 @@ def test_permuted_files_train_like_the_excerpt_with_other_labels(tmp_path):
     mine = record.read(tmp_path / "mine.json")
     assert mine["spec"]["dataset"] == "kmnist_like"
     assert mine["images"] == {"train": 3334, "validation": 666, "test": 1000}
-    assert mine["test_accuracy"] > 0.5  # of ten classes
+    assert mine["test_accuracy"] > 0.5  # guessing gives 0.1
     spec = RunSpec.from_dict(mine["spec"])
     loaded = data.load(spec.dataset, "kmnist", spec.data)
     raw = data.read("fashion_mnist_excerpt")
@@ -91,7 +91,7 @@ def test_colour_images_train_on_inputs_and_classes_of_their_own(tmp_path):
 
 def test_the_parts_are_one_permutation_apart_and_standardised_by_one_mean(tmp_path):
     arrays = colours()
-    arrays["x_train"][:, 0, 0, 0] = np.arange(600) // 256  # with the next pixel, the number of the image
+    arrays["x_train"][:, 0, 0, 0] = np.arange(600) // 256  # this pixel and the next number the images
     arrays["x_train"][:, 0, 0, 1] = np.arange(600) % 256
     np.savez(tmp_path / "bands.npz", **arrays)
     images = own_data.describe(own_data.read(tmp_path / "bands.npz"))
@@ -111,7 +111,7 @@ def test_the_parts_are_one_permutation_apart_and_standardised_by_one_mean(tmp_pa
 
 
 def test_the_projects_own_files_give_the_projects_own_numbers(tmp_path):
-    """Fashion-MNIST as anyone's folder of IDX files: read, split and standardised to the same bits."""
+    """Fashion-MNIST as a user's folder of IDX files is read, split and standardised to the same bits."""
     try:
         folder = data.locate("fashion_mnist", FULL)
     except DataError:
@@ -144,7 +144,7 @@ def test_the_digest_is_of_the_contents_in_whichever_files(tmp_path):
 
 @pytest.fixture
 def bands(tmp_path) -> dict:
-    """The configuration with an own data set, which is there."""
+    """The configuration with the data set `bands`, whose file exists."""
     np.savez(tmp_path / "bands.npz", **colours())
     return configurations.load(configuration(tmp_path, {"name": "bands", "npz": "bands.npz"}))
 
@@ -361,7 +361,7 @@ def test_a_table_and_a_figure_have_its_title_or_its_name_and_the_accuracy_of_gue
 
 
 def test_a_choice_is_at_chance_by_the_classes_of_its_data(bands):
-    """15 % is two points above guessing one of ten classes, and not of seven."""
+    """15 % is more than two points above guessing among ten classes (10 %), but not among seven (14.3 %)."""
     cell = types.SimpleNamespace(n=1, selection=types.SimpleNamespace(best=0.15, edges=()))
     for dataset, wanted in (("mnist", ""), ("bands", f" {tuning.NOMINAL}")):
         select = {"among": {"learning.lr": [1e-3]}, "seeds": 3, "epochs": 1}
@@ -373,7 +373,7 @@ def test_a_choice_is_at_chance_by_the_classes_of_its_data(bands):
 
 
 class Pictures:
-    """What a class of torchvision looks like: constructed with root, train and download; images with labels."""
+    """Stands in for a class of torchvision.datasets: takes root, train, download; gives images and labels."""
 
     def __init__(self, root, train=True, download=False):
         assert download
@@ -406,7 +406,7 @@ def test_a_class_of_torchvision_is_downloaded_by_the_command_and_kept(tmp_path, 
     )
     assert "missing" in said(capsys, "data", "pictures", "--config", config, "--no-download")
     assert main(["data", "pictures", "--config", config]) == 0
-    monkeypatch.setitem(sys.modules, "torchvision", None)  # training does without
+    monkeypatch.setitem(sys.modules, "torchvision", None)  # training needs none
     assert main([*command, "--set", "epochs=1", "--quiet", "--out", "out.json"]) == 0
     held = own_data.read(tmp_path / "data/Pictures.npz")
     for key, array in colours(60, 20).items():
@@ -610,7 +610,7 @@ def test_a_spec_says_what_its_own_data_hold_and_nothing_of_others(tiny):
 
 
 def test_two_data_sets_of_one_title_are_refused(paper):
-    """A table would show the numbers of one under both."""
+    """A table could not tell them apart."""
     for entries in (
         [{"name": "a", "npz": "a.npz", "title": "T"}, {"name": "b", "npz": "b.npz", "title": "T"}],
         [{"name": "a", "npz": "a.npz", "title": "MNIST"}],

@@ -27,7 +27,7 @@ def test_the_accuracy_table_is_complete(dataset: str) -> None:
             assert 0 <= value.std < 15
 
 
-# Column by column, where paper.yaml goes row by row.
+# Typed column by column; paper.yaml lists them row by row.
 @pytest.mark.parametrize(
     ("dataset", "method", "means", "stds"),
     [
@@ -121,7 +121,7 @@ def test_every_block_names_its_place(block: str) -> None:
 
 def test_the_configuration_of_the_paper_follows_it() -> None:
     config = load(ROOT / "config.yaml")
-    rows = [{key: row[key] for key in row if key != "kernel"} for row in config["settings"]]  # that is ours
+    rows = [{key: row[key] for key in row if key != "kernel"} for row in config["settings"]]  # a key of ours
     assert [DepthSettings(**row) for row in rows] == list(paper.settings())
     blocks = {block["name"]: block for block in config["experiments"]}
     assert blocks["strength"]["vary"] == {"highway.alpha": list(paper.alphas())}

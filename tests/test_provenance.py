@@ -1,4 +1,4 @@
-"""A fingerprint of the code that changes with what determines a number, and with nothing else."""
+"""The fingerprint of the code changes with what determines a number, and with nothing else."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def f(x):  # a comment
     return os.path.join("a", "b")
 '''
 
-# By name: a method that is added later changes nothing here.
+# Listed by name, so that a method that is added later changes no test here.
 METHODS = ("pc", "hep", "dfa", "backprop", "epc", "meta_pcn", "precision", "dkp", "dkp_pc", "lra", "mupc", "ipc")
 EVERY = set(METHODS)
 SWEEPING = {"epc", "meta_pcn", "lra"}
@@ -44,7 +44,7 @@ def package(tmp_path, monkeypatch):
 
 
 def test_the_meaning_of_a_module_is_its_tokens(tmp_path):
-    """The same under every version of Python: no syntax tree, whose form changes."""
+    """Tokens are the same under every version of Python; the form of a syntax tree is not."""
     path = tmp_path / "m.py"
     path.write_text(PYTHON, encoding="utf-8")
     expected = 'importos;deff(x):;{ifx:;{returnf"{x}:\'text\'";}returnos.path.join("a","b");}'
@@ -91,7 +91,7 @@ def changed_by(package: Path, fingerprint: Callable[[str], str], file: str, old:
         ("inference/batched.py", "return", "return 2 *", RELAXING),
         ("inference/estep.cpp", "BETA_1 = 0.9", "BETA_1 = 0.8", RELAXING),
         ("methods/precision.py", "return", "return 2 *", {"precision"}),
-        ("specs/options.py", "width * depth", "2 * width * depth", EVERY),  # the network mupc is one of them
+        ("specs/options.py", "width * depth", "2 * width * depth", EVERY),  # traces include the network mupc
     ],
 )
 def test_what_changes_traces_changes_their_fingerprint(package, file, old, new, methods):
@@ -114,7 +114,7 @@ def test_what_changes_traces_changes_their_fingerprint(package, file, old, new, 
         ("methods/dkp.py", "(2 / (width", "(3 / (width", {"dkp", "dkp_pc"}),
         ("methods/base.py", "div_(batch)", "div_(batch + 1)", EVERY),
         ("methods/sweeps.py", "u = g @ matrices[layer]", "u = 2 * g @ matrices[layer]", SWEEPING),
-        # The records of all methods have cosines to it.
+        # Records of all methods hold cosines to backprop.
         ("methods/backprop.py", "F.cross_entropy(logits, y)", "2 * F.cross_entropy(logits, y)", EVERY),
         ("specs/parametrisation.py", '"w_in": 1.0', '"w_in": 2.0', EVERY),
         ("specs/options.py", "width * depth", "2 * width * depth", {"mupc"}),
@@ -153,7 +153,7 @@ STEPS = 9
 def test_a_method_of_ones_own_is_fingerprinted_with_all_that_it_uses_and_moves_no_other(
     package, monkeypatch, home
 ):
-    """Its options in the file of the others, or in one of their own."""
+    """Its options may stand in specs/options.py or in a file of their own."""
     before = {
         method: (provenance.training_code(method), provenance.propagation_code(method)) for method in METHODS
     }
@@ -199,7 +199,7 @@ def test_the_methods_that_relax_with_a_kernel_are_the_children_of_predictive_cod
     assert {m for m in METHODS if provenance.relaxes_with_a_kernel(m)} == RELAXING
 
 
-# Writes who imported what, as the interpreter sees it.
+# Prints which module of the package imports which when the interpreter runs them.
 IMPORTS = """
 import builtins, importlib, json, sys
 found, original = [], builtins.__import__
@@ -242,7 +242,7 @@ ENTRIES = (provenance.TRAINING, provenance.TRACING)
 @pytest.mark.parametrize("entry", ENTRIES)
 @pytest.mark.parametrize("method", METHODS)
 def test_a_fingerprint_covers_what_the_interpreter_imports(imports, entry, method):
-    """The closure of the imports that really happen, from which only the harmless modules are taken out."""
+    """It equals the closure of the imports at run time, except for the modules listed as harmless."""
     edges, place = imports
     reached, todo = set(), [dotted(entry), dotted(f"methods/{method}")]
     while todo:
@@ -272,7 +272,7 @@ def test_a_fingerprint_is_the_same_in_every_locale():
 
 
 def test_fingerprints_of_all_methods_take_little_of_a_parse():
-    """Every job of the workflow parses it: less processor time than two interpreters take to start."""
+    """Every job parses the workflow, so all fingerprints together may take two processor seconds at most."""
     for cached in (provenance._imported, provenance._meaning_of_python, provenance._imported_options):
         cached.cache_clear()
     start = time.process_time()

@@ -1,4 +1,4 @@
-"""A record is believed as a whole: every part of it checked against the others, the spec and the data set."""
+"""A record is checked as a whole: every part against the others, the specification and the data set."""
 
 import copy
 import json
@@ -29,7 +29,7 @@ def good(tmp_path_factory):
 
 
 def problem(tmp_path: Path, text: str) -> str:
-    """What is wrong with a record, in one short line that names its file."""
+    """Write `text` as a record; returns the one short line with which reading it fails, without the path."""
     path = tmp_path / "changed.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(RecordError) as caught:
@@ -58,13 +58,13 @@ CHANGES = [
     (("epochs", 2, "epoch"), 2, "epochs[2].epoch: 2 for 3"),
     (("epochs", 1, "train_accuracy"), 0.50001, "epochs[1].train_accuracy: 0.50001 is no fraction of 3000"),
     (("epochs", 1, "validation_accuracy"), None, "epochs[1].validation_accuracy: null"),
-    (("epochs", 1, "train_loss"), 1.5e8, "epochs[1]: a loss that is that of a run that has diverged"),
+    (("epochs", 1, "train_loss"), 1.5e8, "epochs[1]: a loss as large as that of a diverged run"),
     (("epochs", 1, "validation_loss"), -1.0, "epochs[1]: a loss below 0"),
     (("images", "test"), 999, "images.test: 999 for the 1000 of fashion_mnist_excerpt"),
     (("diagnostics", 1, "epoch"), 0, "diagnostics: not one for each of the epochs 0 to 3"),
     (("diagnostics", 1, "rms_state"), [1.0], "diagnostics[1].rms_state: 1 numbers for 3 layers"),
     (("diagnostics", 1, "rms_error"), [1.0] * 3, "diagnostics[1].rms_error: 3 numbers for 4 layers"),
-    (("diagnostics", 0, "backprop_cosine"), [2.0] * 4, "diagnostics[0].backprop_cosine: a number that cannot be"),
+    (("diagnostics", 0, "backprop_cosine"), [2.0] * 4, "diagnostics[0].backprop_cosine: a number out of range"),
     (("diagnostics", 0, "weight_gradient_norm"), [-1.0] * 4, "diagnostics[0].weight_gradient_norm: a number"),
     (("diverged_epoch",), 2, "diverged_epoch"),
     (("timing", "attempts"), 0, "attempts"),
@@ -140,7 +140,7 @@ def test_json_is_read_as_python_reads_it_where_it_is_sound():
 
 
 def test_every_committed_record_holds_and_none_would_now_be_called_diverged():
-    """The largest mean loss of an epoch among them is 730; a run has diverged beyond 2,303."""
+    """The largest mean loss of an epoch among them is 730; divergence begins above 2,303."""
     paths = sorted(RUNS.rglob("*.json"))
     assert len(paths) > 800
     for path in paths:

@@ -1,4 +1,4 @@
-"""Weights that are kept are those of the record, and images go into them as they are."""
+"""Kept weights are those of the record's best epoch, and a loaded network takes raw images."""
 
 import io
 import json
@@ -40,7 +40,7 @@ def kept(tmp_path) -> Path:
 
 @pytest.fixture
 def falling(monkeypatch):
-    """Every epoch validates worse than the one before, so that the first is the best; the weights after each."""
+    """Make every epoch validate worse than the one before; returns a list of the weights after each."""
     after = []
 
     def worse(parameters, part, architecture):
@@ -134,7 +134,7 @@ def test_a_record_without_weights_is_trained_again_and_stays_as_it_is(tiny, out,
 
 
 def test_weights_of_other_numbers_than_the_record_are_not_put_beside_it(tiny, out, kept, capsys):
-    """As where another machine has made the record. What was trained is not lost."""
+    """As if another machine had made the record. The checkpoint keeps what was trained."""
     spec = tiny("backprop")
     training.train(spec, out, QUIET)
     other = json.loads(out.read_text(encoding="utf-8"))
@@ -154,7 +154,7 @@ def test_weights_of_other_numbers_than_the_record_are_not_put_beside_it(tiny, ou
 
 
 def test_weights_of_an_earlier_record_are_made_again(tiny, out, kept):
-    """The record was renewed without them."""
+    """The record was renewed without --weights."""
     keeping.train(tiny("backprop", seed=1), out, kept, QUIET)
     spec = tiny("backprop")
     training.train(spec, out, QUIET, renew=True)

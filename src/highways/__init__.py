@@ -16,9 +16,9 @@ __version__ = "0.1.0"
 
 
 def load(path: str | Path) -> "Trained":
-    """The network that `highways train --weights` has kept in a file; its `predict` takes images of uint8.
+    """The network that `highways train --weights` has written to a file; its `predict` takes images of uint8.
 
-    UserError, in one line, where the file holds none.
+    Raises UserError, in one line, where the file holds no network.
     """
     from highways.model import trained
 
@@ -36,17 +36,17 @@ def records(
 
     One row for each use of a record:
 
-    experiment, row: what it is used for; one that several experiments share has a row in each.
-    label: the method with what the experiment varies, as a table says it.
+    experiment, row: what it is used for; a record that several experiments share has a row for each.
+    label: the method with what the experiment varies, as tables print it.
     role: reported (a table counts it), candidate (it took part in a choice of settings and is not reported) or
         beyond (a candidate outside the grid, on which no choice depends).
     dataset, depth, method, seed: of the run.
     test_accuracy, validation_accuracy: fractions; missing where the run diverged in its first epoch.
     best_epoch, status (ok or diverged), kernel: as the record says.
-    source, file: own or reference, and where it lies.
+    source, file: own or reference, and its path.
 
     Every other column is a key of the specification, such as learning.lr; empty where a method has no such key.
-    UserError, in one line, where the configuration or the index of the reference cannot be read.
+    Raises UserError, in one line, where the configuration or the index of the reference cannot be read.
     """
     from highways.analysis.data import records as every
     from highways.experiments import configuration, results

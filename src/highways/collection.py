@@ -1,4 +1,4 @@
-"""Finished records found by their specification, wherever they lie, and taken where a configuration looks."""
+"""Finds finished records by their specification and copies them to where a configuration expects them."""
 
 import json
 from collections.abc import Mapping
@@ -25,16 +25,16 @@ class CollectionError(UserError, ValueError):
 
 @dataclass
 class Found:
-    """The records of a folder, by the name that a message gives them, and what became of broken ones."""
+    """The records of a folder, by name, and the fates of broken ones: a message for each, by name."""
 
     records: dict[str, dict[str, Any]] = field(default_factory=dict)
     fates: dict[str, str] = field(default_factory=dict)
 
 
 def collect(source: Path, runs: Mapping[str, Run], folder: Path) -> dict[str, str]:
-    """Take the records of a folder that the configuration asks for into the folder of runs.
+    """Copy the records below `source` that the configuration asks for into the folder of runs.
 
-    A record is taken where there is no finished one of its run. Returns what became of each, by name.
+    A record is taken where its run has no finished one. Returns what became of each record, by name.
     """
     found = _found(source)
     chosen = _own_choices(runs, selections_folder(folder))
@@ -44,9 +44,9 @@ def collect(source: Path, runs: Mapping[str, Run], folder: Path) -> dict[str, st
 def renew(
     source: Path, runs: Mapping[str, Run], traces: Mapping[str, Propagation], folder: Path
 ) -> dict[str, str]:
-    """Take records and traces that the configuration asks for into a reference, choose anew, and write its index.
+    """Copy records and traces that the configuration asks for into a reference; renew its choices and index.
 
-    The runs that wait for a choice are taken once the choice of the reference is made.
+    Runs that wait for a choice are copied once it is made. Returns what became of each file, by name.
     """
     found = _found(source, folder)
     plain = {path: run for path, run in runs.items() if run.selection is None}
@@ -62,7 +62,7 @@ def renew(
 
 
 def index(folder: Path) -> Reference:
-    """The index of a folder of results, from the files themselves."""
+    """The index of a folder of results, built from its files."""
     runs, selections, traces = (folder / name for name in ("runs", "selections", "propagation"))
     records = {
         f"runs/{path.relative_to(runs).as_posix()}": key_of(record.read(path))
@@ -84,7 +84,7 @@ def index(folder: Path) -> Reference:
 
 
 def _found(source: Path, apart: Path | None = None) -> Found:
-    """What lies in a folder, but not in `apart` below it."""
+    """The records below `source` but not below `apart`; CollectionError where there are none."""
     folder = source / "records" if (source / "records").is_dir() else source
     found = Found()
     for file in sorted(folder.rglob("*.json")):
@@ -115,7 +115,7 @@ def _is_heartbeat(file: Path) -> bool:
 
 
 def _may_be_record(file: Path) -> bool:
-    """False for other documents of ours, such as selections; a broken file is to be named."""
+    """False for our other documents, such as selections; True for a broken file, so that it is reported."""
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -124,7 +124,7 @@ def _may_be_record(file: Path) -> bool:
 
 
 def _own_choices(runs: Mapping[str, Run], selections: Path) -> dict[str, dict[str, Any]]:
-    """The settings that have been chosen, by the name of the selection."""
+    """The chosen settings by selection name, as far as selections have been made."""
     found = {}
     for name in {run.selection for run in runs.values() if run.selection is not None}:
         try:
@@ -136,7 +136,7 @@ def _own_choices(runs: Mapping[str, Run], selections: Path) -> dict[str, dict[st
 
 
 def _by_hash(runs: Mapping[str, Run], chosen: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
-    """The paths of the runs of each specification, with the settings that have been chosen."""
+    """The paths of runs by record key; runs that wait for a choice not in `chosen` are left out."""
     found: dict[str, list[str]] = {}
     for path, run in runs.items():
         if run.selection is None:

@@ -36,7 +36,7 @@ from highways.specs.run import OwnImages
 DEBIAN_FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
 EXCERPT = Path(__file__).with_name("excerpt")
 
-LARGEST = 16 + 60_000 * 28 * 28  # bytes of a file, the training images; a small .gz may hold more than memory
+LARGEST = 16 + 60_000 * 28 * 28  # bytes of the training images; a small .gz may unpack to far more
 
 Bytes = NDArray[np.uint8]
 Indices = NDArray[np.int64]
@@ -131,7 +131,7 @@ def load(name: str, data_dir: str | Path | None = None, own: OwnImages | None = 
 
 
 def read_own(name: str, place: Path, own: OwnImages) -> own_data.Arrays:
-    """The checked arrays of an own data set; DataError where they are not those of a run."""
+    """The checked arrays of an own data set; DataError where they are not what `own`, of a run, describes."""
     arrays = own_data.read(place)
     found = own_data.describe(arrays)
     if found != own:

@@ -27,7 +27,7 @@ def roots(data_dir: str | Path | None) -> list[Path]:
 
 
 def find(folder: Path, file: str) -> Path | None:
-    """The file, plain or compressed."""
+    """The path of a file in a folder, plain or compressed (.gz); None where it is missing."""
     return next((path for path in (folder / file, folder / f"{file}.gz") if path.is_file()), None)
 
 
@@ -41,7 +41,7 @@ def own_files(place: Path) -> list[Path]:
 def locate_own(name: str, data_dir: str | Path | None) -> Path:
     """The folder of IDX files or the .npz file of an own data set.
 
-    Looked for by its name under each root, then at an explicit root itself. DataError names the places.
+    It is searched by name under each root, then at an explicit root itself. DataError names these places.
     """
     places = [place for root in roots(data_dir) for place in (root / name, root / f"{name}.npz")]
     places += [] if data_dir is None else [Path(data_dir)]

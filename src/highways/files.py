@@ -23,10 +23,10 @@ def packaged(name: str) -> dict[str, Any]:
 
 
 def strict_json(text: str) -> Any:
-    """What JSON text says; ValueError, in one short line, where it says it twice, or a number that no float holds.
+    """The value of JSON text; ValueError, in one short line, also for equal keys and non-finite numbers.
 
-    Python's own parser takes the last of two equal keys, NaN and infinity, and ends in a RecursionError where the
-    text is nested deeply.
+    Python's own parser accepts NaN, infinity and equal keys, of which it keeps the last. Where it raises
+    RecursionError, for deeply nested text, this raises ValueError.
     """
     try:
         return json.loads(
@@ -41,7 +41,7 @@ def strict_json(text: str) -> Any:
 
 
 def read_json(path: Path) -> Any:
-    """The same for a file; OSError where it cannot be read."""
+    """The value of a JSON file, as `strict_json`; OSError where it cannot be read."""
     return strict_json(path.read_text(encoding="utf-8"))
 
 
@@ -89,20 +89,20 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     except OSError as error:
         if error.errno is None or error.filename is not None:
             raise
-        # A full disk says so of no file.
+        # The error of a full disk names no file.
         raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def remove_remains(path: Path) -> None:
-    """Delete the temporary files of killed writers of `path`; for who knows that no other is alive."""
+    """Delete the temporary files of killed writers of `path`; the caller knows that no writer is alive."""
     for temporary in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         temporary.unlink(missing_ok=True)
 
 
 def cache_folder() -> Path:
-    """Where what can be made again is kept: $HIGHWAYS_CACHE, or highways in $XDG_CACHE_HOME or ~/.cache.
+    """The folder of files that can be remade: $HIGHWAYS_CACHE, or highways in $XDG_CACHE_HOME or ~/.cache.
 
     RuntimeError or ValueError where there is no home folder to fall back to.
     """

@@ -1,7 +1,7 @@
 """Data sets of the user's own: four arrays from a folder of IDX files or from an .npz file, read and checked.
 
-An IDX file is what MNIST comes in: two zero bytes, the type (8: unsigned bytes), the number of dimensions, then
-each size as four bytes, the highest first, then the values. Imports no torch.
+IDX is MNIST's file format: two zero bytes, the type (8: unsigned bytes), the number of dimensions, then each
+size as four bytes (big-endian), then the values. Imports no torch.
 """
 
 import gzip
@@ -20,7 +20,7 @@ from highways.data_places import IDX, find
 from highways.errors import DataError
 from highways.specs.run import OwnImages
 
-SHARE = 6  # one in so many training images is held out for validation, as of MNIST's 60,000
+SHARE = 6  # one training image in six is held out for validation, as are 10,000 of MNIST's 60,000
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -35,7 +35,7 @@ def read(place: Path) -> Arrays:
 
 
 def checked(arrays: Arrays, place: Path) -> Arrays:
-    """The arrays of the files at a place, as `read` returns them; DataError as there."""
+    """Check arrays and return them as `read` does; DataError names `place`, where they are from."""
     found = {key: _part(array, key, _where(place, key)) for key, array in arrays.items()}
     for part in ("train", "test"):
         images, labels = found[f"x_{part}"], found[f"y_{part}"]
@@ -53,7 +53,7 @@ def checked(arrays: Arrays, place: Path) -> Arrays:
 
 
 def describe(arrays: Arrays) -> OwnImages:
-    """What a run must know of a data set. The digest is of its contents, in whichever files they are."""
+    """The `OwnImages` of checked arrays; the digest depends on the arrays, not on their file format."""
     digest = hashlib.sha256()
     for key in IDX:
         array = arrays[key]
@@ -76,7 +76,7 @@ def validation(images: int) -> int:
 
 
 def _where(place: Path, key: str) -> str:
-    """The file of a key, and the key itself where a file has several."""
+    """Names an array in messages: the path of its IDX file, or the .npz file and the key."""
     return str(find(place, IDX[key]) or place / IDX[key]) if place.is_dir() else f"{place}: {key}"
 
 
@@ -120,7 +120,7 @@ def _of_npz(place: Path) -> Arrays:
 
 
 def _part(array: NDArray[Any], key: str, where: str) -> NDArray[Any]:
-    """Images as they are; labels as int64."""
+    """One array, checked: images unchanged, labels as int64."""
     shape = _size(array.shape)
     if not array.size:
         raise DataError(f"{where}: empty ({shape}); it takes one image or more")

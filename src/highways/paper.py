@@ -124,7 +124,7 @@ def shared() -> tuple[SharedSetting, ...]:
 
 
 def exceptions() -> tuple[dict[str, Any], ...]:
-    """What a method changes at one depth: rows like those of `exceptions` in config.yaml."""
+    """What a method changes at one depth: the rows of `exceptions` in paper.yaml."""
     return tuple(dict(row) for row in _document()["exceptions"]["rows"])
 
 
@@ -153,10 +153,10 @@ def layer_error(layer: int, optimizer: str) -> LayerError:
 
 
 def open_points() -> tuple[dict[str, str], ...]:
-    """What the paper leaves open: dotted key of config.yaml, what it says, and why ours is what it is."""
+    """What the paper leaves open: a dotted `key`, what the paper `says` and `why` our value is chosen."""
     return tuple(dict(row) for row in _document()["open"])
 
 
 def claims() -> tuple[dict[str, Any], ...]:
-    """What the paper claims and can be checked; `rule` names what decides it."""
+    """The claims of the paper that can be checked; `rule` names the criterion that decides each."""
     return tuple(dict(claim) for claim in _document()["claims"])

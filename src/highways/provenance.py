@@ -16,8 +16,8 @@ from highways import __version__
 from highways.specs.registry import METHODS
 
 PACKAGE = Path(__file__).parent
-# What cannot change a number of a run, with what only it imports: what keeps and carries numbers, what checks the
-# values that a spec then holds, and what says how a method is called and what it costs.
+# Modules that cannot change a number of a run; a module that only these import does not count either. They
+# store results, check the values of a spec, or give the title and the cost of a method.
 HARMLESS = frozenset(
     {
         "__init__",
@@ -37,11 +37,12 @@ HARMLESS = frozenset(
         "specs/registry",
     }
 )
-# Counted, but not followed: it chooses a kernel, on which only a method that imports `inference` depends.
+# Modules that count, but whose imports do not: this one imports the kernels, which count only for a method
+# that itself imports `inference`.
 NOT_FOLLOWED = frozenset({"training/machine"})
-# Of the settings of all methods only those of the method itself count, with what they are built on.
+# The module with the options of all methods, of which only the definitions that the method uses count.
 OPTIONS = "specs/options"
-# What is compiled counts with the module that calls it.
+# The sources of compiled code, which count with the module that calls it.
 COMPILED = {"inference/native": ("*.cpp", "*.h", "*.hpp", "flags.py")}
 
 TRAINING, TRACING = "training/loop", "propagation/relaxation"
@@ -50,7 +51,7 @@ TRAINING, TRACING = "training/loop", "propagation/relaxation"
 def training_code(method: str) -> str:
     """A fingerprint of the code that determines the numbers of a method: 16 hexadecimal digits.
 
-    It covers every module that the training or the module of the method imports, directly or not, but `HARMLESS`.
+    It covers every module that the training or the method imports, directly or not, except `HARMLESS`.
     A package counts where something is imported from it by name, not where it only holds an imported module.
     Comments, docstrings and layout do not count.
     """
@@ -106,7 +107,7 @@ def kernel_code() -> str:
 
 
 def package_code() -> str:
-    """A fingerprint of the whole package, comments included: of what is made anew in seconds."""
+    """A fingerprint of the whole package, comments included, for outputs that are remade in seconds."""
     digest = hashlib.sha256()
     for path in sorted(PACKAGE.rglob("*")):
         if path.suffix in (".py", ".yaml", ".j2"):
@@ -120,7 +121,7 @@ def _text(name: str) -> str:
 
 @functools.cache  # the methods share most of their modules
 def _imported(package: Path, text: str) -> list[str]:
-    """The modules of the package that a text imports, wherever in it."""
+    """The modules of the package that a text imports, at any level of it."""
     found = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
@@ -151,7 +152,7 @@ def _imported_options(text: str) -> list[str]:
 
 
 def _definitions(text: str, names: Iterable[str]) -> str:
-    """The statements of a text that define these names, and those of what they are built on."""
+    """The top-level statements of a text that define these names and the names that they use."""
     defined = {name: node for node in ast.parse(text).body for name in _names(node)}
     found: dict[str, ast.stmt] = {}
     todo = list(names)
@@ -164,7 +165,7 @@ def _definitions(text: str, names: Iterable[str]) -> str:
 
 
 def _names(node: ast.stmt) -> list[str]:
-    """What a statement of a module defines; imports are followed, not read."""
+    """The names that a top-level statement defines; none for an import, which `modules` follows."""
     if isinstance(node, ast.ClassDef | ast.FunctionDef):
         return [node.name]
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
@@ -178,7 +179,7 @@ def _source(text: str, node: ast.stmt) -> str:
 
 
 def _meaning(module: Path) -> str:
-    """The text without comments, docstrings and layout; the same under every version of Python."""
+    """A source without comments, docstrings and layout; the same text under every version of Python."""
     text = module.read_text(encoding="utf-8")
     return "".join(re.sub(r"//.*", "", text).split()) if module.suffix != ".py" else _meaning_of_python(text)
 
@@ -196,7 +197,7 @@ def _meaning_of_python(text: str) -> str:
         docstring = token.type == tokenize.STRING and alone
         if not (docstring or skipped):
             meaning.append(layout.get(token.type) or "".join(token.string.split()))
-        skipped = docstring  # with the end of its line
+        skipped = docstring  # and so is the NEWLINE after it
         begins = token.type in layout
     return "".join(meaning)
 

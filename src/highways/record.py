@@ -24,7 +24,7 @@ class RecordError(UserError, ValueError):
 
 
 def finite(value: float) -> float | None:
-    """JSON has no NaN or infinity: they become null."""
+    """The value; None (null) for NaN and infinity, which JSON does not have."""
     return value if math.isfinite(value) else None
 
 
@@ -37,9 +37,8 @@ def write(path: Path, record: dict[str, Any]) -> None:
 def read(path: Path, *, whole: bool = True) -> dict[str, Any]:
     """Read a record and check its schema, its spec and that its parts agree; RecordError says what is wrong.
 
-    Unless `whole`, it may be of other epochs than those of the spec, as that of weights kept on the way.
-    A file that has not changed is read once per process, since a report asks for it many times: do not change
-    what is returned.
+    Unless `whole`, the number of epochs may differ from the spec's, as in a run for snapshots.
+    An unchanged file is read once per process, since a report asks for it often; do not modify the result.
     """
     try:
         now = path.stat()
@@ -72,10 +71,10 @@ def _read(path: Path, whole: bool, *version: int) -> dict[str, Any]:
 
 
 def refuse_to_replace(path: Path, spec: RunSpec, renew: bool = False, kernel: str = "auto") -> bool:
-    """Whether the record of this spec is there already; RecordError where anything else is. Needs no schema.
+    """Whether `path` already is the record of this spec; RecordError where it is anything else.
 
-    With `renew` the record of another spec, or one made by other code or another kernel than the one that is asked
-    for, may be replaced and counts as not there.
+    With `renew` the record of another spec, of other code or of another kernel than the one asked for may be
+    replaced and counts as missing. Needs no jsonschema.
     """
     try:
         document = read_json(path)

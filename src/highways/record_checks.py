@@ -1,4 +1,4 @@
-"""Whether the parts of a record agree, where its schema sees each value alone. Imports no torch."""
+"""Checks that the parts of a record agree; its schema checks each value alone. Imports no torch."""
 
 import itertools
 import math
@@ -47,7 +47,7 @@ def epochs(rows: Sequence[Document], diverged: int | None, spec: RunSpec) -> Ite
             if row[key] is None:
                 yield f"{where}.{key}: null, in an epoch that did not diverge"
         if has_diverged(spec.images.classes, row["train_loss"], row["validation_loss"]):
-            yield f"{where}: a loss that is that of a run that has diverged"
+            yield f"{where}: a loss as large as that of a diverged run"
         if min(row["train_loss"], row["validation_loss"]) < 0:
             yield f"{where}: a loss below 0"
         for key, part in _PART.items():
@@ -63,7 +63,7 @@ def _numbers(row: Document) -> Iterator[str]:
 
 
 def _counts(accuracy: float, images: int) -> bool:
-    """Whether an accuracy is a whole number of images, over all of them."""
+    """Whether an accuracy is a whole number of images divided by the number of images."""
     return 0 <= accuracy <= 1 and abs(accuracy * images - round(accuracy * images)) < 1e-6
 
 
@@ -105,4 +105,4 @@ def diagnostics(moments: Sequence[Document], done: int, depth: int) -> Iterator[
                 yield f"{where}: {len(values)} numbers for {layers} layers"
             low, high = (-1.00001, 1.00001) if key.endswith("cosine") else (0.0, math.inf)  # five digits are kept
             if not all(value is None or low <= value <= high for value in values):
-                yield f"{where}: a number that cannot be"
+                yield f"{where}: a number out of range"

@@ -14,7 +14,7 @@ _TEXT_HINTS = {
 }
 
 
-# To JSON schema 15.0 is an integer; as a layer or a depth it is none.
+# JSON schema accepts 15.0 as an integer; a layer or a depth must be an int.
 _Validator: Any = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
     jsonschema.Draft202012Validator,
     type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine(
@@ -48,5 +48,5 @@ def first_problem(name: str, document: Any) -> str | None:
 
 
 def _without(message: str, value: str) -> str:
-    """The message, which repeats the value, with as much of it as fits in a line."""
+    """The message with the value that it repeats cut short, so that it fits in a line."""
     return short(message.replace(value, short(value, 100)), 400)

@@ -1,4 +1,4 @@
-"""What a class of torchvision returns, kept as an .npz file, so that training needs no torchvision."""
+"""Writes the images of a torchvision class to an .npz file, so that training needs no torchvision."""
 
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,8 @@ from highways.files import write_atomically
 def keep(name: str, place: Path) -> None:
     """Construct a class of torchvision.datasets with root, train and download, and write its images and labels.
 
-    The root is the folder of the file. Raises DataError where that fails, and where what comes out is not images
-    of one size with labels.
+    The root is the folder of the file. Raises DataError where that fails, and where the class does not return
+    images of one size with labels.
     """
     try:
         from torchvision import datasets

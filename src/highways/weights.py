@@ -1,4 +1,4 @@
-"""Weight files: the tensors of a network and what they are of, in one .npz that numpy reads without pickle.
+"""Weight files: the tensors of a network and their run, in one .npz that numpy reads without pickle.
 
 One array per field of `model.network.Parameters`, and `about`, a JSON text with the fields of `About`.
 Imports no torch.
@@ -30,12 +30,13 @@ class WeightsError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class About:
-    """What weights are of.
+    """The run that weights are from, and when they were kept.
 
     spec: of the run.
-    epoch: after which they were kept, 0 before training; None where the run diverged in its first and has none.
-    mean, std: of the pixels that it was trained on, on the scale [0, 1].
-    validation_accuracy, test_accuracy: those that the run has measured with them, as fractions.
+    epoch: the last epoch before they were kept, 0 before training; None where the run diverged in epoch 1 and
+        has no weights.
+    mean, std: of the pixels of the training part, on the scale [0, 1].
+    validation_accuracy, test_accuracy: those that the run measured with these weights, as fractions.
     """
 
     spec: RunSpec
@@ -64,7 +65,7 @@ def write(path: Path, about: About, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def read(path: str | Path) -> tuple[About, dict[str, NDArray[Any]]]:
-    """What a file holds; WeightsError where it is missing, damaged or no file of weights."""
+    """The `About` and the arrays of a file; WeightsError where it is missing, damaged or holds no weights."""
     try:
         with Path(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
@@ -81,9 +82,9 @@ def read(path: str | Path) -> tuple[About, dict[str, NDArray[Any]]]:
 
 
 def there(path: Path, spec: RunSpec, renew: bool = False) -> About | None:
-    """What the file of weights at that place is of; None where there is none.
+    """The `About` of the weights at `path`; None where there is no file.
 
-    WeightsError where something else is there, or the weights of another run and they are not to be renewed.
+    WeightsError where the file holds no weights, or, unless `renew`, the weights of another run.
     """
     if not path.exists():
         return None

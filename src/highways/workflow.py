@@ -23,7 +23,7 @@ from highways.specs.run import DATASETS
 
 @dataclass(frozen=True, eq=False)
 class Workflow:
-    """The jobs' files of one configuration; SpecError where it is not right.
+    """The files of all jobs of one configuration; SpecError where the configuration is invalid.
 
     reference: results that count as made where the configuration has `records: reference`.
     """
@@ -64,11 +64,11 @@ class Workflow:
         return items(self.config)
 
     def records(self, wanted: Iterable[Run]) -> list[str]:
-        """The record of each run: of the reference where it counts and holds that very specification."""
+        """The record of each run: the reference's where that counts and has the run, else below <results>."""
         return [str(self._kept.get(run.path, f"<results>/runs/{run.path}.json")) for run in wanted]
 
     def kept_weights(self, wanted: Iterable[Run]) -> list[str]:
-        """The weights beside the records that are made here, where the configuration keeps them."""
+        """The weights beside the records that are made here; none without `keep_weights`."""
         records = self.records(wanted) if self.config["keep_weights"] else []
         return [f"{path.removesuffix('.json')}.npz" for path in records if path.startswith("<results>")]
 
@@ -76,16 +76,16 @@ class Workflow:
         return [str(self._kept_traces.get(one.path, f"<results>/propagation/{one.path}.npz")) for one in wanted]
 
     def selection(self, name: str) -> str:
-        """The file of a choice: of the reference where it counts and was made among these very candidates."""
+        """The file of a choice: the reference's where that counts and has its sweep, else in <results>."""
         kept = self._chosen.get(name)
         return str(kept.file) if kept else f"<results>/selections/{name}.json"
 
     def kernel(self, run: Run) -> list[str]:
-        """What a training is told of its kernel: nothing where any will do, or where it relaxes with none."""
+        """The option --kernel of a training; empty where the run asks for no kernel."""
         return [] if run.kernel == "auto" else ["--kernel", run.kernel]
 
     def place(self, dataset: str) -> list[str]:
-        """What a command is told of the place of a data set; nothing where it looks in the usual ones."""
+        """The option --data-dir of a command for a data set; empty where that lies in the usual places."""
         place = self.config["data_dir"] if dataset in DATASETS else own_data.place_of(self.config, dataset)
         return [] if place is None else ["--data-dir", str(place)]
 
@@ -94,7 +94,7 @@ class Workflow:
         return self._sweeps[name]
 
     def sources(self, kind: str, name: str) -> list[str]:
-        """What a table or figure is made from."""
+        """The records and traces that a table or figure is made from."""
         item = self.items[kind, name]
         return self.records(item.runs_of(self.config)) + self.traces(item.traces(self.config))
 
@@ -109,16 +109,16 @@ class Workflow:
 
     @property
     def moments(self) -> list[int]:
-        """The epochs after which they are."""
+        """The epochs after which the runs of `traced_in_training` keep their weights."""
         block = self.config["propagation"]
         return [] if block is None else list(block["during_training"]["epochs"])
 
     def snapshots(self, run: Run) -> list[str]:
-        """The weights of a run, one file for each moment."""
+        """The files of the weights of a run, one for each of `moments`."""
         return [f"<results>/snapshots/{run.path}/epoch{epoch:02d}.npz" for epoch in self.moments]
 
     def weights(self, one: Propagation) -> list[str]:
-        """The weights that a relaxation needs; none before training."""
+        """The file of weights that a relaxation needs; empty for an untrained network."""
         trained = {run.spec: run for run in self.traced_in_training}
         return [] if one.trained is None else [self.snapshots(trained[one.trained])[self.moments.index(one.epoch)]]
 
@@ -129,7 +129,7 @@ def paths(items: Iterable[Item]) -> list[str]:
 
 
 def minutes(run: Run, attempt: int) -> int:
-    """The time limit of a training: twice the cost model and some minutes to start, times the attempt.
+    """The time limit of a training in minutes: twice the cost model and 5 to start, times the attempt.
 
     A job that hits it resumes on the next attempt.
     """
@@ -137,19 +137,20 @@ def minutes(run: Run, attempt: int) -> int:
 
 
 def megabytes(run: Run, attempt: int) -> int:
-    """The memory of a training, in MiB."""
+    """The memory of a training in MiB, times the attempt."""
     return int(attempt * cost.memory_mb(run.spec))
 
 
 def check_profile(arguments: Sequence[str], folder: Path) -> None:
-    """UserError where --workflow-profile names no profile, and where --configfile puts its configuration aside.
+    """UserError where --workflow-profile names no profile, and where --configfile replaces its configuration.
 
-    In both cases Snakemake says nothing and plans the whole paper. arguments: its own. folder: of the Snakefile.
+    In both cases Snakemake would silently plan the whole paper. arguments: Snakemake's; folder: the profiles'
+    parent, that of the Snakefile.
     """
     (named, *_) = [*_values(arguments, "--workflow-profile"), ""]
     if named in ("", "none"):
         return
-    started = Path(os.environ.get("PWD", "."))  # Snakemake may have gone elsewhere since (--directory)
+    started = Path(os.environ.get("PWD", "."))  # where Snakemake was started; --directory changes its folder
     places = [Path(named), started / named, started / "profiles" / named, folder / "profiles" / named]
     profile = next((place for place in places if place.exists()), None)
     if profile is None:
@@ -167,7 +168,7 @@ def check_profile(arguments: Sequence[str], folder: Path) -> None:
 
 
 def _values(arguments: Sequence[str], *options: str) -> list[str]:
-    """What stands behind these options, up to the next one."""
+    """The values given to these options: after = or up to the next option."""
     found, taking = [], False
     for argument in arguments:
         name, equals, value = argument.partition("=")
@@ -181,7 +182,7 @@ def _values(arguments: Sequence[str], *options: str) -> list[str]:
 
 
 def _configuration_of(profile: Path) -> str | None:
-    """The name of the configuration that a profile brings; None where it brings none."""
+    """The file name of the configuration that a profile sets; None where it sets none."""
     import yaml
 
     try:
@@ -192,7 +193,7 @@ def _configuration_of(profile: Path) -> str | None:
 
 
 def check_results(config: Config) -> None:
-    """UserError where results would go into the reference, which is not the workflow's to write."""
+    """UserError where results would go into the reference, which the workflow must not write."""
     results = os.path.normpath(results_of(config))
     if results.split("/")[-2:] == ["results", "reference"] or results == "reference":
         raise UserError("pathvars.results: `highways collect` and `make report` alone write to results/reference")

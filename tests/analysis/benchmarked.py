@@ -1,21 +1,21 @@
-"""Baselines in a configuration of their own, and records of their runs."""
+"""Helpers: a configuration with given baselines, and synthetic records of their runs."""
 
 from highways.experiments.plan import plan
 from mappings import experiment
 
 
 def baselines(config, *rows, cells=None):
-    """The configuration with these baselines instead."""
+    """The configuration whose experiment `baselines` has these rows and, if given, these cells."""
     return experiment(config, "baselines", rows=list(rows), **({} if cells is None else {"cells": cells}))
 
 
 def asked_for(config):
-    """The baselines at their places."""
+    """The planned variants of the experiment `baselines`: one per row and place."""
     return plan(config).of("baselines")
 
 
 def write_all(config, record, name, test):
-    """Records of all runs of a baseline; `test` is a number or a function of the run. The rate 0.001 is chosen."""
+    """Write a record per run of a baseline, chosen rate 0.001; `test`: accuracy, or a function of the run."""
     for variant in asked_for(config):
         for run in variant.runs if variant.name == name else ():
             value = test(run) if callable(test) else test

@@ -177,7 +177,7 @@ Record = Callable[..., Path]
 def record(folder: Path) -> Record:
     """Write the record of a run: record(run, test=0.9, validation=0.91, lr=..., diverged=epoch, change=...).
 
-    `curve` holds the accuracies on validation, epoch by epoch; the last one goes on to the end of the run.
+    `curve` lists the validation accuracy of each epoch; its last value is repeated to the end of the run.
     """
 
     def write(
@@ -275,7 +275,7 @@ Find = Callable[..., Run]
 
 @pytest.fixture
 def find(config: dict[str, Any]) -> Find:
-    """The one run of the table, or of the experiment that a part names, whose path contains every given part."""
+    """A function: the one run whose path has all given parts, in the experiment that one names or `depth`."""
 
     def one(*parts: str) -> Run:
         names = tuple(f"{block['name']}/" for block in config["experiments"])

@@ -1,4 +1,4 @@
-"""What a table says: one row of its data, its notes by their start."""
+"""Helpers that read a table: the one row of its data with given values, the notes with a given start."""
 
 
 def datum(table, **key):

@@ -31,7 +31,7 @@ def settings(lr, beta):
 
 
 def edit(path, **values):
-    """Other values in a record: sections by name."""
+    """Replace sections of a record; of a section given as a dict, only the given keys change."""
     document = json.loads(path.read_text(encoding="utf-8"))
     for section, value in values.items():
         document[section] = {**document[section], **value} if isinstance(value, dict) else value
@@ -40,7 +40,7 @@ def edit(path, **values):
 
 @pytest.fixture
 def tuned(config, record, find):
-    """The tuning of LRA-E at depth 4, won by 0.001 and 0.3, with a test accuracy that must not count."""
+    """Records of LRA-E's tuning at depth 4: rate 0.001 with beta 0.3 validates best; test must not count."""
     for rate, beta, validation in [(1e-4, 0.1, 0.7), (1e-4, 0.3, 0.8), (1e-3, 0.1, 0.6), (1e-3, 0.3, 0.85)]:
         record(find(*LRA, f"/lr{rate:g}_beta{beta}/"), 0.99, validation)
 
@@ -127,7 +127,7 @@ def test_a_run_of_the_tuning_is_never_one_of_the_cell(config, folder, record, fi
 
 
 def test_an_untuned_baseline_is_a_cell_of_the_papers_table(config, folder, record, find):
-    for seed, value in enumerate([0.90, 0.94, 0.50]):  # the place asks for two seeds, the table for three
+    for seed, value in enumerate([0.90, 0.94, 0.50]):  # `baselines` asks for two seeds, `depth` for three
         record(find("L008/hep", f"/seed{seed}/"), value)
     table = TABLES["baselines"](config, folder)
     assert row(table, "HEP")["MNIST L=8"] == "92.0 ± 2.8 (n=2)"
@@ -206,8 +206,8 @@ def test_extra_parameters_by_hand(config):
     assert extra("lra") == (1280 + 6 * 16384, True)
     fixed = {"rule.learned": False}
     assert extra("lra", **fixed, **{"rule.every": 1}) == (7 * 1280, False)
-    assert extra("lra", **fixed, **{"rule.every": 2}) == (4 * 1280 + 3 * 16384, False)  # 2, 4, 6 and 7 directly
-    assert extra("lra", **fixed, **{"rule.every": 4}) == (2 * 1280 + 5 * 16384, False)  # 4 and 7
+    assert extra("lra", **fixed, **{"rule.every": 2}) == (4 * 1280 + 3 * 16384, False)  # direct: 2, 4, 6, 7
+    assert extra("lra", **fixed, **{"rule.every": 4}) == (2 * 1280 + 5 * 16384, False)  # direct: 4, 7
 
 
 def test_extra_parameters_are_those_of_the_chosen_settings(config, folder, record):
@@ -269,7 +269,7 @@ AWKWARD = r"$\frac{$ | <b>x</b> *y* `z` [a](b) $&"
 
 
 def test_a_title_is_drawn_and_written_as_it_stands(config, folder, record, tmp_path):
-    """What is markup to matplotlib, Markdown, HTML or LaTeX."""
+    """The title has characters that are markup to matplotlib, Markdown, HTML or LaTeX."""
     entry = {"title": AWKWARD, "methods": "dfa", "select": {"among": {"learning.lr": [1e-3]}}}
     config = validate(baselines(config, entry))
     write_all(config, record, "dfa", 0.9)
@@ -301,7 +301,7 @@ def test_the_bars_are_the_sample_std_and_the_scale_is_that_of_the_error(config, 
     assert (low + high) / 2 == pytest.approx(91)
     assert (high - low) / 2 == pytest.approx(2**0.5)
     height = [axes.transData.transform((8, value))[1] for value in (0, 90, 99)]
-    assert height[1] - height[0] == pytest.approx(height[2] - height[1])  # the error falls tenfold in each
+    assert height[1] - height[0] == pytest.approx(height[2] - height[1])  # each step divides the error by 10
 
 
 def test_every_rule_of_the_configuration_has_a_family(paper):
@@ -311,7 +311,7 @@ def test_every_rule_of_the_configuration_has_a_family(paper):
 
 
 def cosines(path, **quantities):
-    """The diagnostics of a record: values by quantity, each a function of the epoch."""
+    """Rewrite the diagnostics of a record; each quantity is given as a function of the epoch."""
     document = json.loads(path.read_text(encoding="utf-8"))
     for moment in document["diagnostics"]:
         moment |= {key: value(moment["epoch"]) for key, value in quantities.items()}

@@ -16,7 +16,7 @@ HEP = {("pre", 0.001): 0.5, ("pre", 0.01): 0.9, ("post", 0.001): 0.7, ("post", 0
 
 @pytest.fixture
 def measured(config, record):
-    """PC at 40 and 41 and 42; HEP as in HEP, with the same seeds apart: gaps of 10, 50, 30 and 22 points."""
+    """PC at 40 % and HEP as `HEP` says, each plus a point per seed: gaps of 10, 50, 30 and 22 points."""
     for run in runs(config, CURVE):
         conventions, highway = run.spec.conventions, run.spec.highway
         base = 0.4 if highway is None else HEP[conventions.activation, highway.sigma_v]

@@ -1,4 +1,4 @@
-"""The same cells by two kernels: which record counts for which, and the difference."""
+"""The table `kernels`: cells run by two kernels, which record counts for which, and the difference."""
 
 import shutil
 

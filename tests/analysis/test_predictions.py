@@ -1,4 +1,4 @@
-"""The verdict on what we expected of the baselines, on records of known values."""
+"""The verdict on our predictions for the baselines, on records of known values."""
 
 import re
 
@@ -16,7 +16,7 @@ AT_8 = {"dataset": "mnist", "depth": 8, "seeds": [0, 1, 2]}
 
 
 def precise(config, gap):
-    """Precision-guided PC with and without its forward update, tuned at one rate, `gap` points apart."""
+    """The configuration with precision-guided PC, with and without its forward update, at one rate."""
     entry = {"title": "with", "methods": "precision", "select": {"among": {"learning.lr": [1e-3]}}}
     without = {**entry, "name": "precision_states", "title": "without", "secondary": True}
     return baselines(config, entry, {**without, "set": {"rule.forward_update": False}}, cells=AT_8)
@@ -105,4 +105,4 @@ def test_the_verdict_as_data_has_the_predictions_beside_the_claims(config, folde
     document = verdict.document(config, judged, predictions.judge(config, folder))
     assert [one["id"] for one in document["predictions"]] == [claim["id"] for claim in predictions.claims()]
     assert set(document["predictions"][0]) == set(document["claims"][0])
-    assert sum(document["counts"].values()) == len(judged)  # predictions are no claims of the paper
+    assert sum(document["counts"].values()) == len(judged)  # predictions are not counted as claims

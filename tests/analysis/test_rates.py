@@ -13,7 +13,7 @@ def runs(config, name):
 
 @pytest.fixture
 def measured(config, record):
-    """PC loses 10 points with seed and 20 with twice the rate; HEP has one number, and falls back once."""
+    """PC loses 10 points per seed and 20 at twice the rate; HEP is at 95 %, and its validation falls once."""
     for rate in plan(config).of("rates"):
         for run in rate.runs:
             if rate.method == "pc":
@@ -33,7 +33,7 @@ def test_the_printed_rate_is_the_table_s_own_run_and_others_multiply_it(config):
 
 def test_a_multiple_has_no_binary_tail(config):
     config = experiment(config, "rates", times={"learning.lr": [3]})
-    assert 3 * 8e-5 != 2.4e-4  # what the plain product would name
+    assert 3 * 8e-5 != 2.4e-4  # the plain product has a binary tail
     assert {run.spec.learning.lr for run in runs(config, "rates").values()} == {2.4e-4}
 
 

@@ -1,4 +1,4 @@
-"""Every record in one frame, with the role that keeps apart what must not be averaged."""
+"""`highways.records`: every record in one frame, with a role for runs that must not be averaged together."""
 
 import io
 import json
@@ -18,13 +18,13 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def every() -> pd.DataFrame:
-    """The records that come with the project."""
+    """The frame of the records that come with the project."""
     return highways.records(ROOT / "config.yaml", "nowhere", ROOT / "results/reference")
 
 
 @pytest.fixture
 def swept(config, record, find):
-    """Rates swept on seed 0, of which the second is the better, and two seeds at that rate."""
+    """Files of backprop runs: two rates on seed 0, the second one better, and seeds 1 and 2 at that rate."""
     runs = {
         "0.0001": record(find("L004/backprop/lr0.0001/seed0"), test=0.5, validation=0.5),
         "0.001": record(find("L004/backprop/lr0.001/seed0"), test=0.8, validation=0.8),
@@ -76,7 +76,7 @@ def test_a_row_has_what_the_record_and_its_specification_say(config, folder, rec
 
 
 def test_a_shared_record_has_a_row_in_each_experiment(config, folder, record, find):
-    """The run of the table is the ablation that changes nothing, and one times the printed rate."""
+    """One run is a cell of `depth`, the ablation that changes nothing, and the printed rate times 1."""
     record(find("L008/hep/seed1"))
     found = records(config, folder)
     assert {"depth", "ablations", "rates"} <= set(found["experiment"])
@@ -117,7 +117,7 @@ def test_every_record_of_the_reference_is_in_it(every):
     files = {Path(file).relative_to(ROOT / "results/reference").as_posix() for file in every["file"]}
     index = json.loads((ROOT / "results/reference/index.json").read_text(encoding="utf-8"))
     assert files <= index["records"].keys()
-    assert len(index["records"].keys() - files) < 0.05 * len(files)  # equal specifications are found once
+    assert len(index["records"].keys() - files) < 0.05 * len(files)  # of equal specifications one is read
 
 
 def test_the_command_prints_it(config, folder, swept, tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""The page, made again from what is committed, and read by a browser."""
+"""The report page, made again from the committed records and traces, and read by a browser."""
 
 import html
 import json
@@ -32,7 +32,7 @@ def made(tmp_path_factory) -> Path:
 
 
 class Page(HTMLParser):
-    """What a test asks of a page: its identifiers, pictures, and every address that it would fetch."""
+    """The parts of a page that tests check: ids, links, pictures and every address that it would fetch."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -160,7 +160,7 @@ def test_a_browser_shows_it_without_an_error_and_sorts_its_tables(made, tmp_path
     assert result["down"] == result["up"][::-1]
     assert result["pictures"]
     assert all(result["pictures"])
-    assert result["width"] <= result["window"] + 1  # nothing sticks out: tables scroll in themselves
+    assert result["width"] <= result["window"] + 1  # wide tables scroll; the page does not
 
 
 @pytest.mark.parametrize("artefacts", [True, False])
@@ -198,7 +198,7 @@ def test_a_fault_of_one_figure_ends_no_report_and_the_exit_code_tells(
 
 
 def test_a_page_with_a_fault_is_a_whole_page_that_snakemake_keeps(config, folder, tmp_path, monkeypatch, capsys):
-    """Snakemake deletes what a command that fails has written; the page itself says what is missing."""
+    """Snakemake deletes outputs of a failed command, so --only-page exits with 0; the page names faults."""
     monkeypatch.setattr(report, "draw", lambda name, *_: {}[name])
     command = ["report", "--config", json.dumps(config), "--runs", str(folder), "--traces", str(tmp_path / "none")]
     assert main([*command, "--out", str(tmp_path / "out"), "--only-page"]) == 0

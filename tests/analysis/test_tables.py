@@ -170,7 +170,7 @@ def test_a_cell_with_invalid_records_alone_is_invalid(config, folder, record, fi
 
 @pytest.fixture
 def swept(record, find):
-    """A backprop cell: rate 1e-3 wins the sweep on validation accuracy and loses on test accuracy."""
+    """A backprop sweep that 1e-3 wins on validation and loses on test; returns a writer of selected runs."""
     record(find("L004/backprop/lr0.0001"), 0.99, 0.80)
     record(find("L004/backprop/lr0.001"), 0.90, 0.90)
     return lambda seed, test, lr: record(find(f"L004/backprop/selected/seed{seed}"), test, 0.5, lr=lr)

@@ -46,7 +46,7 @@ def sample(*values: float) -> Sample:
 
 
 class Made:
-    """Accuracies by cell."""
+    """Stands in for `Ours`: accuracies by cell, by alpha and by spacing of the highways."""
 
     def __init__(self, cells=None, alphas=None, spacings=None):
         self.cells, self.alphas, self.spacings = cells or {}, alphas or {}, spacings or {}
@@ -110,7 +110,7 @@ def test_samples_without_seeds_are_compared_by_welch():
     assert difference(replace(a, seeds={}), replace(b, seeds={})).interval == pytest.approx(
         (wanted.low, wanted.high)
     )
-    # Other seeds are another sample, not pairs: in 1 of the 20 orders of six numbers the two do not overlap.
+    # Other seeds are not paired: in 1 of the 20 orders of six numbers one sample lies wholly above the other.
     gap = difference(a, replace(b, seeds={5: 94.0, 6: 95.1, 7: 95.2}))
     assert gap.interval == pytest.approx((wanted.low, wanted.high))
     assert (gap.alone, gap.chance) == (pytest.approx((95.0 - 95.2, 97.5 - 94.0)), "1/20")
@@ -125,12 +125,12 @@ def test_the_stand_in_of_a_single_seed_is_the_larger_of_the_papers_and_of_ours_n
     column = {8: cell(0.80, 0.81, 0.82), 16: cell(0.80, 0.82, 0.84), 32: cell(0.83), 64: cell(0.8, 0.9, 0.7)}
     assert evidence.stand_in(printed, column, 32) == pytest.approx(
         2.0
-    )  # 16 and 64 are as near; the shallower counts
+    )  # 16 and 64 are equally near; the shallower counts
     assert evidence.stand_in(replace(printed, std=3.1), column, 32) == 3.1
     assert evidence.stand_in(None, column, 8) == pytest.approx(1.0)
     assert evidence.stand_in(printed, {32: cell(0.83)}, 32) == 0.1
-    assert evidence.stand_in(None, {32: cell(0.83)}, 32) == 1.0  # neither prints nor has any
-    assert evidence.stand_in(replace(printed, std=0.0), {}, 32) == 0.1  # printed to one digit
+    assert evidence.stand_in(None, {32: cell(0.83)}, 32) == 1.0  # neither the paper nor we have one
+    assert evidence.stand_in(replace(printed, std=0.0), {}, 32) == 0.1  # std has one printed digit
 
 
 # The parts of a claim
@@ -160,7 +160,7 @@ def test_an_undecided_part_says_where_every_seed_lies():
 
 
 def test_refutations_are_corrected_by_holm_over_the_parts_that_were_tested():
-    """Of m p-values in order the k-th is compared with 0.025 / (m - k + 1), up to the first that is larger."""
+    """The k-th smallest of m p-values is held to 0.025 / (m - k + 1), up to the first that is larger."""
 
     def after(*ps):
         made = [Part("", "", FAILS if p is not None and p <= 0.025 else UNDECIDED, p=p) for p in ps]
@@ -200,7 +200,7 @@ CASES = [
         {"low": 94.8, "high": 96.0},
         {"pc": THREE},
         HOLDS,
-    ),  # [94.75, 95.25], and it is printed to one digit
+    ),  # the interval is [94.75, 95.25]; the range is printed to one digit
     ("within", {"low": 94.9, "high": 96.0}, {"pc": THREE}, UNDECIDED),  # the mean is inside, the interval is not
     ("within", {"low": 95.2, "high": 96.0}, {"pc": THREE}, UNDECIDED),
     ("within", {"low": 94.0, "high": 96.0}, {"pc": sample(93, 95, 97)}, UNDECIDED),
@@ -221,7 +221,7 @@ CASES = [
     ("no_advantage", {"better": "pc", "than": "hep"}, {"pc": THREE, "hep": sample(96, 96.1, 96.2)}, HOLDS),
     ("no_advantage", {"better": "pc", "than": "hep"}, {"pc": THREE, "hep": sample(94.5, 94.6, 94.7)}, HOLDS),
     ("no_advantage", {"better": "pc", "than": "hep"}, {"pc": THREE, "hep": sample(93, 93.1, 93.2)}, FAILS),
-    # Few seeds are no evidence of no advantage.
+    # A wide interval of few seeds does not show that there is no advantage.
     ("no_advantage", {"better": "pc", "than": "hep"}, {"pc": THREE, "hep": sample(92, 95, 98)}, UNDECIDED),
     (
         "no_advantage",
@@ -256,7 +256,7 @@ def test_better_than_each_of_several_has_a_part_for_each():
         ({8: 95.0, 16: 95.1, 32: 94.9, 64: 95.0, 128: 95.0}, HOLDS),
         ({8: 95.0, 16: 94.0, 32: 93.0, 64: 92.0, 128: 91.0}, FAILS),
         ({8: 95.0, 16: 94.5, 32: 94.0, 64: 93.5, 128: 93.0}, UNDECIDED),  # the slope is the margin
-        ({8: 91.0, 16: 92.0, 32: 93.0, 64: 94.0, 128: 95.0}, FAILS),  # it is not flat if it rises either
+        ({8: 91.0, 16: 92.0, 32: 93.0, 64: 94.0, 128: 95.0}, FAILS),  # a rise is not flat either
     ],
 )
 def test_a_trend_is_the_slope_of_the_means_over_the_doublings(means, wanted):
@@ -269,7 +269,7 @@ def test_a_trend_is_the_slope_of_the_means_over_the_doublings(means, wanted):
 
 
 def test_the_error_of_a_slope_is_that_of_least_squares():
-    """With equal cells it is that of a regression on all seeds whose scatter is the one within the cells."""
+    """With equal cells the error is that of a regression whose scatter is the spread within the cells."""
     claim = {"method": "pc", "margin": 5.0, "datasets": ["mnist"], "depths": [8, 16, 32, 64]}
     made = Made({("mnist", depth, "pc"): sample(94.0, 95.0, 96.0) for depth in claim["depths"]})
     error = math.sqrt((1.0 / 3) / 5.0)  # s^2 / n over the sum of squares of -1.5, -0.5, 0.5, 1.5
@@ -324,7 +324,7 @@ def sweep(*means: float) -> Made:
 
 
 def edge() -> Made:
-    """A sweep whose values beside the best may or may not be of the plateau."""
+    """A sweep in which the neighbours of the best alpha may or may not lie on the plateau."""
     made = sweep(11, 90, 95, 90, 10)
     made.alphas |= {10.0: sample(86.0, 90.0, 94.0), 1000.0: sample(94.0, 90.0, 86.0)}
     return made
@@ -411,9 +411,9 @@ def test_thinning_is_cheap_or_not():
         (sample(94, 94.1, 94.2), FAILS, UNDECIDED),
         (sample(89.9, 90.1, 90.2), UNDECIDED, UNDECIDED),  # [94.75, 95.25] - 89.9 contains 5
         (sample(95.0, 95.001, 95.002), FAILS, FAILS),
-        (Sample(60.0, 1.0, 1, {0: 60.0}), HOLDS, NOT_RUN),  # one unstable run is one
+        (Sample(60.0, 1.0, 1, {0: 60.0}), HOLDS, NOT_RUN),  # one unstable run is enough
         (Sample(94.0, 1.0, 1, {0: 94.0}), UNDECIDED, NOT_RUN),  # another seed may be unstable
-        # Of a mean and a std alone the worst of three lies at least std / sqrt(3) below the mean.
+        # Given a mean and a std alone, the worst of three lies at least std / sqrt(3) below the mean.
         (Sample(84.0, 10.1, 3), HOLDS, HOLDS),
         (Sample(94.0, 0.1, 3), UNDECIDED, UNDECIDED),
         (None, NOT_RUN, NOT_RUN),
@@ -437,7 +437,7 @@ def test_the_worst_of_three_lies_at_least_its_share_below_the_mean():
 
 
 def cell(*accuracies: float | None) -> Cell:
-    """One run per seed; None is one that diverged before it had an accuracy."""
+    """A cell with one run per seed; None is a run that diverged before it had an accuracy."""
     rows = [
         {"seed": seed, "status": "diverged" if value is None else "ok", "test_accuracy": value}
         for seed, value in enumerate(accuracies)
@@ -467,7 +467,7 @@ def test_a_strength_at_which_all_seeds_diverge_is_a_collapse():
 
 
 def traced(spec, **arrays) -> Trace:
-    """At rest from the first step on, every error 0.1, unless told otherwise."""
+    """A trace with an error of 0.1 in every layer at every step, except for the given arrays."""
     depth = spec.run.network.depth
     steps = np.arange(spec.run.inference.steps + 1)
     flat = np.full((len(steps), depth), 0.1)
@@ -483,7 +483,7 @@ def small(paper) -> dict:
 
 @pytest.fixture
 def judged_on(small, tmp_path):
-    """A function: the parts of a rule where every wanted trace has these arrays, or under Adam others."""
+    """A function: the parts of a rule where every trace has the given arrays, under Adam those of `adam`."""
 
     def judge(rule: str, claim: dict, *, adam: dict | None = None, **arrays):
         for spec in configuration.all_propagations(small).values():
@@ -496,7 +496,7 @@ def judged_on(small, tmp_path):
 
 
 def climbing(depth: int = 16, steps: int = 40, still: int = 1) -> np.ndarray:
-    """Errors that double over the second half of the steps in all layers but the last ones."""
+    """Errors (steps + 1, depth) that double over the second half of the steps; `still` last layers rest."""
     errors = np.linspace(0, 1, steps + 1)[:, None] * np.ones(depth)
     errors[:, -still:] = 1
     return errors
@@ -510,18 +510,18 @@ RULES = [
     ("settles", {"optimizer": "gd", "share": 0.9}, {}, HOLDS),
     ("settles", {"optimizer": "gd", "share": 0.9}, {"errors": climbing()}, FAILS),
     ("climbs", {"optimizer": "gd"}, {"errors": climbing()}, HOLDS),
-    ("climbs", {"optimizer": "gd"}, {"errors": climbing(still=8)}, HOLDS),  # those next to the output may settle
+    ("climbs", {"optimizer": "gd"}, {"errors": climbing(still=8)}, HOLDS),  # the layers near the output may
     ("climbs", {"optimizer": "gd"}, {"errors": climbing(still=8)[:, ::-1]}, FAILS),
     (
         "climbs",
         {"optimizer": "gd"},
         {"errors": climbing() * (DEAD > 0)},
         FAILS,
-    ),  # what stays at zero does not climb
+    ),  # a layer that stays at zero does not climb
     ("climbs", {"optimizer": "gd"}, {}, FAILS),
     ("floor", FLOOR, {}, FAILS),
     ("floor", FLOOR, {"errors": np.zeros((41, 16))}, HOLDS),
-    # 1/2 128 e^2 of an error of one rounding is 8e-31, of two 3e-30.
+    # The energy 1/2 * 128 e^2 is 8e-31 for an error e of one rounding and 3e-30 for two.
     ("floor", FLOOR, {"errors": np.full((41, 16), 1.1e-16)}, HOLDS),
     ("floor", FLOOR, {"errors": np.full((41, 16), 2.2e-16)}, FAILS),
     ("flat", {"optimizer": "adam_1e-8", "share": 0.1}, SPREAD | {"adam": {}}, HOLDS),
@@ -608,7 +608,7 @@ def test_both_models_must_climb(small, tmp_path):
 @pytest.mark.parametrize(
     ("rule", "claim", "wanted", "finding"),
     [
-        # 1/2 (2.7e-10)^2 at layer 40, and 35 and 30 are above 1e-30 too; 1/2 (2.7e-17)^2 at layer 20 is not.
+        # 1/2 e^2 is above 1e-30 at layers 40 (e = 2.7e-10), 35 and 30, and below it at layer 20 (2.7e-17).
         ("floor", {"optimizer": "gd", "layer": 48, "floor": 1e-30}, FAILS, "3 of 6 layers leave it; the largest"),
         ("floor", {"optimizer": "gd", "layer": 25, "floor": 1e-30}, HOLDS, "0 of 3"),
         ("floor", {"optimizer": "adam_1e-2", "layer": 48, "floor": 1e-30}, FAILS, "6 of 6"),
@@ -643,9 +643,9 @@ def test_a_column_of_the_paper_is_held_to_its_factor(paper, tmp_path):
         (part,) = trace_criteria.layer_errors(claim, Ours(paper, tmp_path, tmp_path))
         return part
 
-    assert parts(errors).verdict == CAVEAT  # it is not the network that is trained
+    assert parts(errors).verdict == CAVEAT  # the plain net is not the one that is trained
     low = errors.copy()
-    low[:, 1] = 1e-30  # below an upper bound is right
+    low[:, 1] = 1e-30  # the paper prints an upper bound there
     assert parts(low).verdict == CAVEAT
     wrong = errors.copy()
     wrong[:, 60] *= 4
@@ -742,7 +742,7 @@ def test_an_ablation_is_judged_by_its_name(config, folder, record, tmp_path):
 
 
 def test_hidden_matrices_with_hardly_a_gradient_are_counted_after_training(config, folder, record, find, tmp_path):
-    """Hidden are W_1..W_6 of depth 8; the limit is a thousandth of the output matrix's."""
+    """At depth 8 hidden matrices are W_1..W_6; the limit is a thousandth of the output's gradient norm."""
     claim = {"dataset": "mnist", "depth": 8, "baselines": ["hep", "dfa"]}
     after = [0.0, 0.0, 1e-4, 1.9e-3, 2.1e-3, 1.0, 1.0, 2.0]
     for seed, smallest in enumerate((0.0, 1.0)):
@@ -757,7 +757,7 @@ def test_hidden_matrices_with_hardly_a_gradient_are_counted_after_training(confi
         ("MNIST L=8 HEP", MEASURED),
         ("MNIST L=8 dfa", NOT_RUN),
     ]
-    assert found[0].finding == "2.5 of 6 hidden matrices, a mean over 2 seeds"  # 3 and 2
+    assert found[0].finding == "2.5 of 6 hidden matrices, a mean over 2 seeds"  # 3 and 2, by seed
 
 
 def test_the_parts_that_are_not_run_are_counted_once():
@@ -782,14 +782,14 @@ def test_every_claim_has_a_rule_and_names_claims_before_it():
 
 
 def test_the_papers_own_numbers_go_through_the_same_rules():
-    """Three seeds decide little; HEP is not comparable to BP on Fashion-MNIST: 85.1, 87.7 at depth 32."""
+    """Three seeds decide little; on Fashion-MNIST at depth 32 HEP is behind BP: 85.1 against 87.7 %."""
     found = {claim["id"]: verdict.on_paper(claim) for claim in published.claims() if claim["rule"] != "all_of"}
     assert {name for name, one in found.items() if one == FAILS} == {"hep_as_bp", "floor", "adam_floor"}
     assert {name for name, one in found.items() if one == HOLDS} == {
         *("shallow", "pc_trains_shallow", "bp_declines", "density_cheap", "density_coarse", "density_unstable"),
         *("adam_noise", "adam_eps"),
     }
-    # The range is that of the means, and no interval of three seeds fits in.
+    # The claimed range is that of the means; no interval of three seeds fits into it.
     assert {found[name] for name in ("hep_mnist", "hep_fashion")} == {UNDECIDED}
     assert found["strength"] == found["gd_climbs"] == ""  # the figures print no numbers
 

@@ -1,4 +1,4 @@
-"""The command line: one line for what is wrong, an exit code that means something, nothing half-written."""
+"""The command line: an error is one line, exit codes have meanings, and no file is half-written."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def in_project(root, monkeypatch):
 
 
 def failure(capsys, *arguments: str) -> str:
-    """Run a command that must fail; returns its one line."""
+    """Run a command that must fail with exit code 1; returns its one line of error."""
     assert main(list(arguments)) == 1
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1, lines
@@ -188,7 +188,7 @@ def test_the_help_lists_every_key_of_a_specification(method, paper, capsys):
 
 
 def test_a_hand_written_specification_says_nothing_in_vain(tiny, tmp_path, capsys):
-    """What a record says stays as it was made."""
+    """A setting without an effect is refused in a specification, and kept in that of a record."""
     spec = tiny("backprop", conventions=Conventions(state_gradient="sum"))
     out = tmp_path / "r.json"
     command = ["train", "--out", str(out), "--quiet", "--spec"]
@@ -255,7 +255,7 @@ def test_the_record_of_another_run_is_not_replaced(tiny, tmp_path, capsys, monke
     other = ["train", "--spec", tiny("backprop", epochs=2).to_json()]
     assert "the record of another run" in failure(capsys, *other, "--out", str(out))
     assert out.read_bytes() == content
-    for epochs in (1, 2):  # neither is in the name of a run
+    for epochs in (1, 2):  # the path of a run has no epochs
         assert main([*other, "--set", f"epochs={epochs}", "--quiet"]) == 0
     assert {record.read(path)["spec"]["epochs"] for path in tmp_path.rglob("runs/**/*.json")} == {1, 2}
 
@@ -280,7 +280,7 @@ def test_the_learning_rate_comes_from_a_selection(tiny, tmp_path, capsys):
     assert record.read(out)["spec"]["learning"]["lr"] == 0.004
     mine = ["--set", "learning.lr=0.02", "--out", str(tmp_path / "mine.json"), "--quiet"]
     assert main(["train", "--spec", spec, "--selection", str(rate), *mine]) == 0
-    assert record.read(tmp_path / "mine.json")["spec"]["learning"]["lr"] == 0.02  # what is said outright counts
+    assert record.read(tmp_path / "mine.json")["spec"]["learning"]["lr"] == 0.02  # --set wins
     rate.write_text("[]", encoding="utf-8")
     assert "holds no settings" in failure(capsys, "train", "--spec", spec, "--selection", str(rate))
 
@@ -300,7 +300,7 @@ def test_a_folder_that_cannot_be_written_is_named(capsys, tiny, tmp_path):
 
 
 def test_a_full_disk_is_one_line(tiny):
-    """/dev/full takes nothing, and a file cannot be a folder: both stop the run before it trains."""
+    """/dev/full is a file, so no record fits below it: the run stops before it trains."""
     run = subprocess.run(
         [sys.executable, "-m", "highways", "train", "--spec", tiny().to_json(), "--out", "/dev/full/r.json"],
         capture_output=True,
@@ -352,7 +352,7 @@ def test_a_locale_without_greek_letters_stops_no_command(tmp_path):
 
 @pytest.fixture
 def one_cell(paper, tmp_path) -> tuple[str, Path, list[str]]:
-    """A configuration of six tiny runs, as JSON; the folder of their records; the paths of these."""
+    """A configuration of six tiny runs as JSON, the folder of their records, and the paths of the runs."""
     from highways.experiments import configuration
 
     cells = {"dataset": "fashion_mnist_excerpt", "depth": 4, "seeds": [0, 1]}
@@ -361,7 +361,7 @@ def one_cell(paper, tmp_path) -> tuple[str, Path, list[str]]:
         {"name": "depth", **pc},
         {"name": "strength", **hep, "vary": {"highway.alpha": [0.5]}},
         {"name": "density", **hep, "vary": {"highway.every": [1, 2]}},
-        # What follows asks for the same again.
+        # The blocks below ask for the same runs again.
         {"name": "again", **pc, "vary": {"conventions.activation": paper["conventions"]["activation"]}},
         {"name": "rates", **hep, "times": {"learning.lr": 1}},
         {"name": "ablations", **pc},

@@ -1,4 +1,4 @@
-"""Runs that travel: packed with what they need, run where nothing else is installed, and taken back."""
+"""Bundles: runs packed with all that they need, run with torch and numpy alone, and collected again."""
 
 import json
 import os
@@ -41,7 +41,7 @@ def unpacked(runs, tmp_path):
 
 
 def test_a_bundle_runs_with_torch_and_numpy_alone_and_comes_back(runs, unpacked, tmp_path):
-    # Whatever else is installed here cannot be imported there.
+    # Other packages that are installed here cannot be imported by the bundle.
     blocked = tmp_path / "blocked"
     blocked.mkdir()
     for name in (
@@ -78,7 +78,7 @@ def test_a_bundle_runs_with_torch_and_numpy_alone_and_comes_back(runs, unpacked,
 
 @pytest.fixture
 def linked(tiny, tmp_path, monkeypatch):
-    """A run on a data set whose files are links; their folder, and what a link points to."""
+    """A run on a data set whose files are links, the folder of the links, and the folder of their targets."""
     folder, store = tmp_path / "data/MNIST/raw", tmp_path / "store"
     folder.mkdir(parents=True)
     store.mkdir()
@@ -106,7 +106,7 @@ def test_what_is_no_file_is_not_packed(linked, tmp_path, monkeypatch):
     package.mkdir()
     (package / "module.py").symlink_to(tmp_path / "absent.py")
     monkeypatch.setattr("highways.experiments.bundle.PACKAGE", package)
-    with pytest.raises(BundleError, match=r"module\.py: not a file, or a link to none"):
+    with pytest.raises(BundleError, match=r"module\.py: not a file, or a broken link"):
         pack(packed, {"mnist": str(folder)}, tmp_path / "bundle.tar.gz")
     assert not list(tmp_path.glob("*.tar.gz*"))
 

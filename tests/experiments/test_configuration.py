@@ -18,7 +18,7 @@ def runs_of(config: dict, name: str) -> list[Run]:
 
 
 def full_strength(paper: dict) -> dict:
-    """The paper's figure of strengths: three seeds and 12 epochs."""
+    """The configuration whose experiment `strength` has the paper's three seeds and 12 epochs."""
     return experiment(paper, "strength", cells__seeds=[0, 1, 2], set={})
 
 
@@ -30,7 +30,7 @@ def test_the_paper_asks_for_each_of_its_cells_once(paper):
     assert trained["pc"] == table
     # 11 strengths at depth 64 and 6 spacings at depth 32 share one cell each with the table.
     assert trained["hep"] == table + 10 * seeds + 5 * seeds
-    # 6 rates on one seed, at depth 128 three, and the chosen rate on the two others.
+    # 6 rates (3 at depth 128) on one seed, and the chosen rate on the other two.
     assert trained["backprop"] == datasets * ((depths - 1) * (6 + 2) + (3 + 2))
     assert len({run.path for run in asked}) == len(asked)
     fixed = [run.key for run in asked if run.selection is None]
@@ -85,7 +85,7 @@ def test_one_strength_changes_exactly_its_seeds(paper):
 
 
 def test_two_runs_never_share_a_record(paper):
-    """The rows of depths 4 to 64 and of depth 128 lie apart by their depths alone."""
+    """Only the depth in the path separates backprop's row for depths 4 to 64 from its row for depth 128."""
     overlapping = row(paper, "depth", 2, cells__depth=[4, 128])
     with pytest.raises(SpecError, match=r"two different runs would share the record depth/mnist/L004/backprop/lr"):
         configuration.validate(overlapping)
@@ -252,7 +252,7 @@ SHALLOW = "experiments:\n  - {name: depth, methods: pc, cells: {dataset: mnist, 
 
 def test_a_part_of_a_configuration_is_laid_over_the_reference(paper, tmp_path, root, monkeypatch):
     path = write(tmp_path, f"{SHALLOW}settings:\n  - {ROW_6}\ntraining: {{epochs: 2}}\n")
-    for folder in (root, tmp_path):  # the reference is that of the folder, else of the checkout
+    for folder in (root, tmp_path):  # over config.yaml of the folder, else of the checkout
         monkeypatch.chdir(folder)
         found = configuration.load(path)
         assert [block["name"] for block in found["experiments"]] == ["depth"]

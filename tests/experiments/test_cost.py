@@ -20,7 +20,7 @@ def deep() -> RunSpec:
 
 
 def test_operations_are_those_that_torch_counts(deep):
-    """torch's own counter of floating-point operations, on one E-step of three steps and one learning step."""
+    """Against torch's counter of floating-point operations, on E-steps of three and four steps."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -61,7 +61,7 @@ def test_operations_of_interleaved_steps_are_those_that_torch_counts(deep):
 
 
 def test_the_paper_costs_about_50_petaflop(paper):
-    """Its tables and its sweeps of the highways."""
+    """The table of depth, and the sweeps of the highways' strength and density."""
     full = experiment(paper, "strength", cells__seeds=[0, 1, 2], set={})
     runs = all_runs(only(full, "depth", "strength", "density"))
     assert sum(cost.operations(run.spec) for run in runs.values()) == pytest.approx(50e15, rel=0.1)
@@ -97,7 +97,7 @@ def test_the_cost_command_adds_up(root, loaded, monkeypatch, capsys):
     ("method", "rule", "steps", "sweeps"),
     [
         ("epc", {"steps": 5}, 0, 10),  # up and down, five times
-        ("precision", {}, 3 + 5 / 2, 0),  # T = L + 3; while the signal comes down half the layers move
+        ("precision", {}, 3 + 5 / 2, 0),  # T = L + 3; half the layers move while the signal descends
         ("mupc", {"steps": 7}, 2 + 5 / 2, 0),
         ("dkp_pc", {"steps": 2}, 2, 3),
         ("meta_pcn", {}, 0, 0),  # one sweep down, as for backprop
@@ -139,7 +139,7 @@ def test_every_method_says_what_it_costs():
     ],
 )
 def test_the_estimates_are_those_that_the_time_limits_were_tried_with(method, petaflop, hours, parameters):
-    """32 layers, T = 96: as estimated when the costs stood in one place for all methods."""
+    """Depth 32, T = 96: the estimates from before every method had a cost function of its own."""
     spec = make_spec(method, depth=32, width=128, inference={"optimizer": "adam", "step_size": 0.005, "steps": 96})
     assert cost.operations(spec) / 1e15 == pytest.approx(petaflop, rel=1e-5)
     assert cost.seconds(spec) / 3600 == pytest.approx(hours, rel=1e-5)

@@ -29,7 +29,7 @@ def rates(*values: float, seeds: Any = 0, **keys: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def asking(paper):
-    """A function that makes a configuration of these blocks alone; a block is BLOCK but for what it says."""
+    """A function: the configuration with these experiments only; each is BLOCK with some keys replaced."""
 
     def make(*blocks: dict[str, Any]) -> dict[str, Any]:
         return configuration.validate(
@@ -41,7 +41,7 @@ def asking(paper):
 
 @pytest.fixture
 def ask(asking):
-    """A function that makes the variants of one block: BLOCK, but for these keys."""
+    """A function: the variants of one experiment, BLOCK with these keys replaced."""
 
     def make(**keys: Any) -> list[Variant]:
         return plan(asking(keys)).of("mine")
@@ -95,7 +95,7 @@ def test_a_row_has_what_its_block_says_but_for_what_it_says_itself(ask):
     (variant,) = overrides
     ((run,),) = [variant.runs]
     assert (variant.cell, run.spec.seed, run.kernel) == (("fashion_mnist", 4, "hep"), 5, "native")
-    # `set` and `select.among` are laid over those of the block key by key, everything else replaces.
+    # `set` and `select.among` are merged with those of the block key by key; any other key replaces.
     assert (run.spec.epochs, run.spec.batch_size, run.spec.learning.eps) == (4, 64, 1e-8)
     assert (run.spec.highway.alpha, run.spec.learning.lr) == (2.0, 2e-3)
 
@@ -162,7 +162,7 @@ def test_a_key_is_left_out_for_a_method_that_does_not_take_it(ask, paper):
     assert {method: len({run.path for one in own for run in one.runs}) for method, own in by_method.items()} == {
         "pc": 2 * 2,
         "hep": 2 * 2,
-        "dkp": 2,  # to it the two are the same
+        "dkp": 2,  # state_gradient changes nothing in it
     }
     assert by_method["dkp"][0].example == cell_spec(paper, "mnist", 8, "dkp", 0)
     assert by_method["pc"][0].example.inference.steps == 2 * 96
@@ -252,7 +252,7 @@ def test_what_is_missing_is_named_with_its_block_and_row(paper, missing, says):
         with pytest.raises(SpecError) as error:
             configuration.validate({**paper, "experiments": [config], "propagation": None})
         assert str(error.value) == f"experiments: {where}: {says}"
-    # An experiment whose rows all say it needs no more.
+    # The block may lack a key that every row gives.
     given = {"cells": CELL, "methods": "hep", "select": rates(0.1)}
     rest = {key: value for key, value in block.items() if key != "select"}
     configuration.validate({**paper, "experiments": [{**rest, "rows": [given]}], "propagation": None})
@@ -389,7 +389,7 @@ def test_a_candidate_of_full_length_whose_seed_is_reported_is_not_run_again(ask)
     waiting = variant.runs[-1]
     assert (waiting.selection, waiting.swept) == ("mine/mnist/L008/pc", ("learning.lr",))
     assert waiting.sweep == variant.runs[:2]
-    (stated,) = ask(methods="pc", select=rates(0.1, 0.2, epochs=12))  # the length of the runs, in numbers
+    (stated,) = ask(methods="pc", select=rates(0.1, 0.2, epochs=12))  # 12 is the length of the runs
     assert paths([stated]) == paths([variant])
 
 

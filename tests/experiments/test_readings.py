@@ -1,4 +1,4 @@
-"""The convention search and the ablations: which runs they ask for, and which they share with the first table."""
+"""The convention search and the ablations: the runs they ask for, and those they share with `depth`."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ RATES = {"learning.lr": [1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3]}
 
 
 def with_search(paper: dict, *, epochs: int = 2, **stage) -> dict:
-    """The configuration with one stage of the search, on MNIST at depth 8."""
+    """The configuration whose convention search has one stage, on MNIST at depth 8."""
     entry = {
         "name": "s",
         "cells": {"dataset": "mnist", "depth": 8, "seeds": [0]},
@@ -33,7 +33,7 @@ def runs_of(config: dict, name: str) -> list[Run]:
 
 
 def arm(paper: dict, name: str) -> list[Variant]:
-    """The ablations of that name, place by place."""
+    """The variants of the ablation of that name, one per data set and depth."""
     return [variant for variant in plan(paper).of("ablations") if variant.name == name]
 
 
@@ -142,11 +142,11 @@ def test_ablations_change_what_their_row_says_and_nothing_else(paper):
     assert len(rates.runs) == len(rates.choice.candidates) + 2 == 5 + 2
     dfa = spec_at(paper, "ablations/mnist/L016/dfa/seed2")
     assert (dfa.inference, dfa.highway) == (None, hep.highway)
-    assert dfa.endpoints == tuple(range(1, 16))  # it has no other signal, whatever S is for HEP
+    assert dfa.endpoints == tuple(range(1, 16))  # DFA feeds every hidden layer, whatever S is for HEP
 
 
 def test_a_row_has_its_own_epochs_and_rates(paper):
-    """The paper's 24k updates of BP at depth 128; those of the 12 epochs are an ablation."""
+    """BP at depth 128 has the paper's 24k updates; with 12 epochs it is the ablation `short_schedule`."""
     variants = [one for one in plan(paper).of("depth") if (one.depth, one.method) == (128, "backprop")]
     assert [one.dataset for one in variants] == ["mnist", "fashion_mnist"]
     for variant in variants:
@@ -159,7 +159,7 @@ def test_a_row_has_its_own_epochs_and_rates(paper):
     assert len(short.runs) == 6 + 2
     for spec in (run.spec for run in short.runs):
         assert (spec.epochs, spec.learning.horizon, spec.network.initialisation) == (12, None, "orthogonal")
-    # The baselines at that depth have the same budget, and so its sweep.
+    # BP among the baselines has the same 12 epochs at that depth, so it shares these runs.
     shared = [one for one in plan(paper).of("baselines") if (one.depth, one.method) == (128, "backprop")]
     assert {run.path for one in shared for run in one.runs} <= {run.path for run in short.runs}
 
@@ -216,6 +216,6 @@ def test_ablations_that_change_nothing_are_cells_of_the_table(paper):
     unchanged = [run for name in ("hep", "pc") for variant in arm(paper, name) for run in variant.runs]
     assert len(unchanged) == 2 * (3 + 1)
     assert {run.path for run in unchanged} <= table
-    # So is a candidate that is the printed rate; nothing else is.
+    # Of the other ablations only the candidate with the printed rate is a cell of the table.
     others = [variant for variant in plan(paper).of("ablations") if variant.name not in ("hep", "pc")]
     assert {run.path for one in others for run in one.runs} & table == {"depth/mnist/L016/pc/seed0"}

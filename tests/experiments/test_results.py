@@ -1,4 +1,4 @@
-"""What a configuration asks for is found by specification: the user's own results first, then the reference."""
+"""Records are found by their specification: first the user's own, then those of the reference."""
 
 import json
 import shutil
@@ -35,7 +35,7 @@ def trained(spec, path: Path) -> Path:
 
 @pytest.fixture
 def runs(tiny) -> dict[str, Run]:
-    """A sweep of two rates, a seed that waits for its choice, and a run of its own."""
+    """A sweep of two rates, a run that waits for the chosen rate, and a run outside the sweep."""
     spec = tiny("backprop", epochs=1)
     rates = [replace(spec, learning=replace(spec.learning, lr=lr)) for lr in (1e-3, 3e-3)]
     made = [Run(f"trial/sweep/lr{one.learning.lr}/seed0", one) for one in rates]
@@ -156,7 +156,7 @@ def test_records_of_any_name_are_collected_by_what_they_are_of(runs, tmp_path, t
         "left: there is one already",
         "left: the configuration does not ask for it",
     }
-    # Under other paths, and after a change by hand, the index finds what is there.
+    # A record that was moved by hand is found once the index is renewed.
     shutil.move(folder / "runs/trial/alone.json", folder / "runs/moved.json")
     index(folder).write()
     assert Reference.read(folder).runs(runs)["trial/alone"] == folder / "runs/moved.json"
@@ -212,7 +212,7 @@ def test_a_profile_that_is_none_is_refused(name, monkeypatch, tmp_path):
 
 
 def test_a_configuration_that_puts_that_of_its_profile_aside_is_refused(monkeypatch, tmp_path):
-    """Else the smoke run of a user's own file would plan the paper on the full data."""
+    """Else `--configfile` would replace the smoke configuration, and the whole paper would be planned."""
     monkeypatch.chdir(tmp_path)
     smoke = ["snakemake", "--workflow-profile", "smoke"]
     for given in (

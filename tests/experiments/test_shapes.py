@@ -1,4 +1,4 @@
-"""An experiment that its own table could not show is refused, and kernels and choices tell runs apart."""
+"""An experiment that its own table cannot show is refused; runs differ by their kernel and their choice."""
 
 import json
 
@@ -111,7 +111,7 @@ def test_a_choice_for_no_method_of_its_row_is_refused(paper, rows):
 
 
 def test_train_takes_the_kernel_of_the_configuration(paper, monkeypatch, tmp_path):
-    """The first experiment's row, else the settings of the depth, unless --kernel says otherwise."""
+    """From the first experiment's row, else from the settings of the depth; --kernel comes before both."""
     asked = []
     monkeypatch.setattr("highways.training.machine.Machine", lambda *how: asked.append(how[3]) or stop())
     rows = [{**row, "kernel": "mixed"} if row["depth"] == 8 else row for row in paper["settings"]]
@@ -132,7 +132,7 @@ def test_a_bundle_takes_the_choices_of_the_reference(paper, tmp_path, capsys, mo
     block = {"name": "mine", "cells": cells, "methods": "pc", "select": select}
     config = asking(paper, block, records="reference")
     reference = Reference.read(paper_reference())
-    assert reference.chosen(all_runs(config))  # of the ablation pc_rates
+    assert reference.chosen(all_runs(config))  # made by the ablation pc_rates
     packed = []
     monkeypatch.setattr("highways.experiments.bundle.pack", lambda found, *_: packed.append(found) or stop())
     assert main(["bundle", "--config", json.dumps(config), "--reference", str(paper_reference())]) == 1
@@ -147,7 +147,7 @@ def paper_reference():
 
 
 def test_what_only_some_rows_take_of_a_block_is_left_out_for_the_others(paper):
-    """Settings of the E-step for PC and HEP, beside a method that relaxes no states; a strength chosen for HEP."""
+    """A block sets E-step keys, which LRA does not have, and chooses alpha, which only HEP has."""
     block = {
         "name": "mine",
         "cells": AT_8,

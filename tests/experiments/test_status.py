@@ -1,4 +1,4 @@
-"""`status` reads files that anyone may have broken: it names them and goes on."""
+"""`status` names broken records and selections, ignores broken progress files, and goes on."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Small problems for the kernels of the E-step, with what the reference makes of them."""
+"""Small problems for the E-step's kernels, and their solution by the reference kernel in float64."""
 
 from types import ModuleType
 from typing import Any
@@ -52,7 +52,7 @@ class Problem:
     def relax(
         self, inference: Inference, scale: float = SCALE, start: Tensor | None = None
     ) -> tuple[Tensor, Errors]:
-        """From the sweep, where what no signal has reached is left out; from `start` everything is computed."""
+        """States (L-1, B, N) and errors after the E-step; only with `start` every layer is computed."""
         z, _, errors = self.kernel.relax(self.step(inference, scale, start))[1]
         return z, errors
 
@@ -99,7 +99,7 @@ def problem(
 
 
 def assert_agree(ours: tuple[Tensor, Errors], exact: tuple[Tensor, Errors]) -> None:
-    """To the rounding of float32 (6e-8 of states up to about 4), grown over some layers and steps: 1e-5.
+    """Equal to 1e-5: the rounding of float32 (6e-8 of states up to about 4), grown over layers and steps.
 
     Under Adam an update is step * g / (|g| + eps): a rounding of 1e-7 in g moves it by no more than
     0.005 * 1e-7 / 0.01, which is less than that."""

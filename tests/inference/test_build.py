@@ -1,4 +1,4 @@
-"""A kernel is built once, kept in a cache that is safe to load from, and done without where it cannot be had."""
+"""A kernel is built once and loaded only from a safe cache; where it cannot be built, `batched` serves."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from highways.inference import build, choose_kernel, native
 
 @pytest.fixture
 def cache(monkeypatch, tmp_path):
-    """An empty cache, and a compiler that copies the library that is built already, which takes no time."""
+    """An empty cache, and a stand-in for the compiler that copies the library already built."""
     built = build.library()
     compiler = tmp_path / "compiler"
     compiler.write_text(f'#!/bin/sh\nfor last; do :; done\ncp "{built}" "$last"\n', encoding="utf-8")
@@ -28,7 +28,7 @@ def cache(monkeypatch, tmp_path):
 
 
 def chosen(capsys) -> tuple[str, str]:
-    """The kernel that auto takes in a new process, and what it says."""
+    """The kernel that `auto` chooses when none is loaded yet, and what it prints to stderr."""
     native.load.cache_clear()
     capsys.readouterr()
     return choose_kernel("auto", torch.device("cpu"), torch.float32), capsys.readouterr().err
@@ -73,7 +73,7 @@ def test_a_compiler_that_fails_is_quoted(monkeypatch, tmp_path):
 
 
 def test_many_jobs_that_start_at_once_build_once(tmp_path):
-    """A compiler that counts its calls, and saves time on optimising; every job gets the same library."""
+    """The compiler counts its calls and skips optimisation, to save time; every job gets the same library."""
     counter, compiler = tmp_path / "calls", tmp_path / "compiler"
     compiler.write_text(
         f'#!/bin/sh\ncase "$*" in *--version*) ;; *) echo x >> "{counter}" ;; esac\nexec c++ "$@" -O0\n',
@@ -124,7 +124,7 @@ def test_the_name_of_a_library_depends_on_source_flags_and_processor(monkeypatch
 
 
 def damage(cache, how: str) -> str:
-    """Spoil the library in the cache, which then has the right name; its contents."""
+    """Spoil the library in the cache under its right name; returns the intact contents."""
     library = build.library()
     text = library.read_bytes()
     spoilt = {
@@ -162,7 +162,7 @@ def test_a_library_without_its_checksum_is_built_again(cache):
 
 @pytest.mark.parametrize("contents", [b"", b"no library", None])
 def test_what_is_no_kernel_is_named_and_batched_serves(cache, monkeypatch, tmp_path, capsys, contents):
-    """Even with a checksum that fits; None: a library of something else."""
+    """Even where the checksum matches; None stands for a valid library without the kernel."""
     (tmp_path / "other.c").write_text("int other(void) { return 1; }", encoding="utf-8")
     foreign = tmp_path / "foreign.so"
     if contents is None:
@@ -275,4 +275,4 @@ def test_an_environment_that_cannot_be_used_falls_back_too(cache, monkeypatch, c
 def test_the_build_command_needs_a_compiler(cache, monkeypatch, capsys):
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert main(["build"]) == 1
-    assert "`batched` serves" in capsys.readouterr().err
+    assert "`batched` is used" in capsys.readouterr().err

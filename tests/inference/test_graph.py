@@ -1,7 +1,7 @@
-"""What is recorded for a GPU: the logic of recording and replaying, with a recorder that runs on a CPU.
+"""Recording and replaying the E-step for a GPU, tested on a CPU with a stand-in for the CUDA graph.
 
-The recorder does what a CUDA graph does: the work runs once, on the inputs of the recording; a replay runs it
-again on whatever these inputs hold then, and leaves the results in the outputs of the recording.
+The stand-in behaves like a CUDA graph. The work runs once, on the input tensors of the recording. A replay
+runs it on what these tensors hold by then, and writes the results into the output tensors of the recording.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from networks import Problem, make_problem
 
 @pytest.fixture
 def recordings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Every E-step of `batched` is recorded and replayed; the number of replays of every recording."""
+    """Replace the CUDA graph by the stand-in; returns the number of replays of every recording."""
     replays: list[int] = []
 
     def record(work: graph.Work, inputs: graph.Tensors) -> tuple[tuple[torch.Tensor, ...], Callable[[], None]]:
@@ -37,7 +37,7 @@ def recordings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def relaxed(problem: Problem, recorded: bool, monkeypatch: pytest.MonkeyPatch) -> list[torch.Tensor]:
-    """The E-step of `batched`; on the path of a GPU where it is to be recorded."""
+    """Initial states, z, mu and errors of the E-step by `batched`; `recorded`: on the path of a GPU."""
     with monkeypatch.context() as patch:
         if recorded:
             patch.setattr(torch.Tensor, "is_cuda", True)

@@ -80,7 +80,7 @@ def test_a_rounded_start_leaves_errors_of_the_size_of_rounding(kernel: str) -> N
     error = (initial - predictions_of(single, initial, kernel)).abs().amax((1, 2))
     assert initial.dtype == torch.float32
     assert (error > 0).all()
-    # products of 37 terms of size 1: at worst 37 * 6e-8, rounded states on top
+    # products of 37 terms of size 1 are off by at most 37 * 6e-8, plus the rounding of the states
     assert error.max() < 5e-6
     double = make_problem(**settings)
     initial, _ = double.relax(kernel)
@@ -250,7 +250,7 @@ def test_the_states_move_as_torch_adam_moves_them(kernel: str, eps: float) -> No
         z.grad = gradient_at(problem, z.detach()) / 4
         adam.step()
     # An update divides by at least eps, so it turns a rounding of 1e-15 into step_size * 1e-15 / 1e-4 = 1e-13:
-    # over a dozen steps 1e-12, and a hundred times that for its own propagation.
+    # over a dozen steps 1e-12, and a hundred times that as the dynamics amplify it.
     torch.testing.assert_close(final, z.detach(), rtol=0, atol=1e-10)
     assert (final - initial).abs().amax((1, 2)).gt(step_size).all()
 
@@ -409,7 +409,7 @@ def test_relaxing_twice_gives_the_same_states_and_changes_no_input(
 
 
 def test_initial_states_survive_the_relaxation() -> None:
-    """What is returned as the initial states is not a view that inference has moved."""
+    """The initial states that `relax` returns are no view of the states that inference moves."""
     problem = make_problem()
     initial, _ = problem.relax(steps=7)
     assert torch.equal(initial, problem.relax(steps=1)[0])
@@ -422,7 +422,7 @@ def test_initial_states_survive_the_relaxation() -> None:
 
 @pytest.fixture
 def arithmetic() -> Iterator[None]:
-    """Put the process's arithmetic back as it was."""
+    """Restore the process's matmul precision and its treatment of denormals after the test."""
     tf32, flushed = torch.backends.cuda.matmul.allow_tf32, flushes_denormals()
     yield
     torch.backends.cuda.matmul.fp32_precision = "none"

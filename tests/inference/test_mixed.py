@@ -30,7 +30,7 @@ from highways.specs.options import Mupc
 
 
 def missing() -> str | None:
-    """Why the kernel cannot be had here."""
+    """Why the kernel cannot be built here; None where it can."""
     try:
         native.load("mixed")
     except build.BuildError as error:
@@ -50,10 +50,10 @@ def mixed_problem(*arguments, **settings) -> Problem:
 
 
 def assert_near(case: Problem, inference, bound: float = 0.02) -> None:
-    """What every layer has moved by is right to 2 %, and not to float32's precision.
+    """The movement of every layer is right to the relative `bound`, and not to float32's precision.
 
-    A product of rounded factors is off by up to 2^-8 of its terms, 0.4 %; steps and layers add to that. Below, at
-    1e-5 for a whole layer, the states themselves are rounded to float32.
+    A product of factors in bf16 is off by up to 2^-8 = 0.4 % of its terms; steps and layers add to that. The
+    absolute 1e-5 for a whole layer allows for the rounding of the states to float32.
     """
     start, (z, error) = case.start().double(), case.relax(inference)
     exact, exact_error = case.exact(inference)
@@ -163,7 +163,7 @@ def test_where_mixed_cannot_be_built_it_is_refused_in_one_line(monkeypatch):
 
 
 def test_no_bf16_is_a_line_of_the_compiler():
-    """For a processor without it the source says what is missing."""
+    """Compiled for a processor without bf16, the source stops with a message that says what is missing."""
     command = ["c++", *build.FLAGS["mixed"], "-march=x86-64-v3", "-fsyntax-only", str(build.SOURCE)]
     run = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
     assert run.returncode != 0
@@ -174,7 +174,7 @@ def test_no_bf16_is_a_line_of_the_compiler():
 
 
 def tf32(t: Tensor) -> Tensor:
-    """Rounded to the ten bits of TF32."""
+    """t rounded to the ten mantissa bits of TF32."""
     bits = t.contiguous().view(torch.int32)
     return ((bits + 0x0FFF + ((bits >> 13) & 1)) & ~0x1FFF).view(torch.float32)
 
@@ -182,7 +182,7 @@ def tf32(t: Tensor) -> Tensor:
 @pytest.mark.parametrize("method", ["hep", "pc"])
 @pytest.mark.parametrize(("depth", "steps", "updates"), [(8, 96, 0), (8, 96, 20), (32, 96, 0)])
 def test_the_weight_step_is_nearer_to_float64_than_that_of_tf32(paper, method, depth, steps, updates):
-    """The paper's settings on 64 images of clothes. Median over the layers: less than 10 %, and than TF32's.
+    """With the paper's settings on 64 images, the median error over layers is below 10 % and below TF32's.
 
     docs/engine.md has the same for depth 128 and for more updates.
     """
@@ -198,7 +198,7 @@ def test_the_weight_step_is_nearer_to_float64_than_that_of_tf32(paper, method, d
         gradient = rule.gradient(parameters, x.to(dtype), y.to(dtype), 0)
         return [matrix.double() for matrix in gradient.weights.matrices()]
 
-    for _ in range(updates):  # as Adam moves the weights at first
+    for _ in range(updates):  # sign steps, as Adam's first ones
         for matrix, step in zip(parameters.matrices(), weight_step(parameters, "native"), strict=True):
             matrix.sub_(spec.learning.lr * step.sign().float())
     wide = Parameters(**{name: tensor.double() for name, tensor in parameters.named().items()})
@@ -229,7 +229,7 @@ def test_the_source_compiles_for_a_processor_with_amx(tmp_path):
 
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory) -> ctypes.CDLL:
-    """The library for AMX with its tile instructions written out in C++."""
+    """The library for AMX, with the tile instructions emulated in C++."""
     built = tmp_path_factory.mktemp("amx") / "emulated.so"
     header = Path(__file__).with_name("amx_emulation.h")
     command = ["c++", *build.FLAGS["mixed"], "-O1", "-include", str(header), str(build.SOURCE), "-o", str(built)]
@@ -240,7 +240,7 @@ def emulated(tmp_path_factory) -> ctypes.CDLL:
 @pytest.mark.parametrize("width", [1, 16, 24, 37, 128, 130])
 @pytest.mark.parametrize("activation", ["post", "pre_norm"])
 def test_the_tiles_of_amx_add_up_the_same_products(emulated, monkeypatch, width, activation):
-    """The numbers are rounded alike; only the order of the sums may differ."""
+    """The factors are rounded as without AMX; only the order of the sums may differ."""
     assert emulated.highways_amx() == 1
     case = mixed_problem(width=width, batch=80, activation=activation, every=2, bias=True)
     expected = case.relax(EULER)
@@ -256,7 +256,7 @@ def test_the_tiles_of_amx_add_up_the_same_products(emulated, monkeypatch, width,
     MISSING is not None or native.load("mixed").highways_amx() != 1, reason="this processor has no AMX"
 )
 def test_amx_is_used_where_it_is():
-    """The tests above have then run on it; beside AVX512-BF16 it gives the same but for the order of the sums."""
+    """Where the library reports AMX the processor has it, and the tests above have run on it."""
     assert "amx_bf16" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""The C++ kernel computes what the reference does, moves nothing that no signal has reached, and is built once."""
+"""The C++ kernel agrees with the reference, moves no layer before a signal arrives, and checks its arrays."""
 
 import re
 from dataclasses import replace
@@ -30,7 +30,7 @@ from highways.training.machine import Machine
 
 
 def made_by(kernel: str) -> ModuleType:
-    """The kernel of that name; a test of one that cannot be had here is skipped."""
+    """The kernel of that name; skips the test where it cannot be built."""
     try:
         native.load(kernel)
     except build.BuildError as error:
@@ -82,7 +82,7 @@ def test_precisions_of_one_without_momentum_change_no_bit():
 @pytest.mark.parametrize("depth", [2, 3, 7])
 def test_native_agrees_on_mupcs_network(depth, phi, skips, loss):
     case = problem("mupc", phi=phi, depth=depth, rule=Mupc(skips=skips, loss=loss))
-    case.parameters.w_out.mul_(5)  # a signal that is felt
+    case.parameters.w_out.mul_(5)  # a larger signal
     assert_agree(case.relax(EULER), case.exact(EULER))
 
 
@@ -140,7 +140,7 @@ def test_no_layer_moves_before_the_signal_reaches_it(inference, kernel):
 
 
 def test_an_endpoint_starts_a_signal_downwards_and_upwards():
-    """Highways at layers 5 and 10 of 15: after the first step only they and the last layer have moved."""
+    """Highways at layers 5 and 10 of 15: the first step moves only these and the last hidden layer."""
     case = problem(depth=15, every=5)
     start = case.start()
     states, _ = case.relax(replace(EULER, steps=1))
@@ -152,7 +152,7 @@ def test_an_endpoint_starts_a_signal_downwards_and_upwards():
 @pytest.mark.parametrize(("method", "every"), [("pc", 1), ("hep", 1), ("hep", 4)])
 @pytest.mark.parametrize("inference", [EULER, ADAM], ids=["euler", "adam"])
 def test_leaving_out_what_cannot_move_changes_no_bit(method, every, inference):
-    """States that are handed over are computed in full, even where they are the sweep."""
+    """With a given start every layer is computed, even where the start is the sweep."""
     case = problem(method, depth=12, every=every)
     case.schedule = random_schedule(12) if method == "pc" and inference is EULER else None
     assert_same_bits(case.relax(inference), case.relax(inference, start=case.start()))
@@ -288,7 +288,7 @@ def test_a_nan_is_passed_on_as_the_reference_does(activation):
             assert mine.isnan().any()
 
 
-# What is handed over is checked
+# Arrays that do not fit
 
 
 def without_chain_row(case: Problem) -> None:

@@ -1,4 +1,4 @@
-"""Backprop against autograd of a plain network, and against differences."""
+"""Backprop against autograd of a plain network, and against finite differences."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def test_backprop_is_the_gradient_of_a_plain_network(reading: dict[str, Any], de
 
 @ALL_READINGS
 def test_backprop_is_the_slope_of_the_mean_loss(reading: dict[str, Any]) -> None:
-    """The plain network again, but with its own gradients left out of it."""
+    """Against central differences of the plain network's loss, without autograd."""
     problem = make_problem("backprop", depth=4, width=3, conventions={**reading, "rms_eps": 1e-2})
     gradient = problem.gradient().weights.named()
     for name, tensor in problem.parameters.named().items():

@@ -34,7 +34,7 @@ def test_dfa_is_an_outer_product_of_the_fed_back_error_and_the_activity(reading:
 
 
 def test_dfa_with_the_jacobian_of_the_output_as_feedback_is_backprop() -> None:
-    """One sample, B_i = (d mu_L / d z_i)^T (C8): then B_i eps_L is backprop's error."""
+    """For one sample with B_i = (d mu_L / d z_i)^T, B_i eps_L is backprop's error."""
     problem = make_problem("dfa", batch=1)
     rule, states = problem.rule(), problem.rule().gradient(problem.parameters, problem.x, problem.y)
     initial = batched.initial_states(problem.parameters, problem.x, problem.architecture)

@@ -82,7 +82,7 @@ LEARNING = {"lr": 0.01, "weight_decay": 0.3, "eps": 1e-6}
 def test_feedback_comes_closer_to_the_transposed_weights_as_both_decay(
     method: str, rule: dict[str, Any], phi: str
 ) -> None:
-    """C9b: both get the same steps, so their difference shrinks by 1 - lr decay in each."""
+    """Both get the same steps, and each scales their difference by 1 - lr * decay."""
     problem = make_problem(method, phi=phi, learning=LEARNING, rule=rule)
     learner, parameters = problem.rule(), problem.parameters
     direct, *neighbour = learner.learned.tensors
@@ -107,7 +107,7 @@ def test_feedback_comes_closer_to_the_transposed_weights_as_both_decay(
     ],
 )
 def test_weights_move_first_and_the_feedback_after_them(method: str, rule: dict[str, Any], rate: float) -> None:
-    """DKP-PC has a step of its own before AdamW's. The first step of AdamW is lr g / (|g| + eps)."""
+    """Only DKP-PC moves weights before AdamW does. AdamW's first step is decay and lr g / (|g| + eps)."""
     problem = make_problem(method, learning=LEARNING, rule=rule)
     learner, parameters, weights = problem.rule(), problem.parameters, problem.parameters.clone()
     psi = [tensor.clone() for tensor in learner.learned.tensors]

@@ -61,8 +61,8 @@ def test_dkp_pc_is_a_direct_step_then_predictive_coding_from_the_old_states(
 
 
 def test_after_the_direct_step_errors_point_against_the_feedback() -> None:
-    """C10, linear: eps_l = -eta |h_{l-1}|^2 Psi_l eps_L, and without inference the last step is the first times
-    -|h_l|^2.
+    """In a linear network eps_l = -eta |h_{l-1}|^2 Psi_l eps_L; without inference the last step of W_l is the
+    first times -|h_l|^2.
     """
     eta = 1e-3
     problem = linear_problem("dkp_pc", batch=1, first_lr=eta, steps=0)

@@ -43,7 +43,7 @@ def test_epc_descends_its_energy_through_the_whole_network(reading: dict[str, An
 @DEPTHS
 @ALL_READINGS
 def test_weights_of_epc_learn_from_their_own_layer_only(reading: dict[str, Any], depth: int) -> None:
-    """The gradient of the energy of predictive coding with the states held where the errors put them."""
+    """Their gradient is that of predictive coding's energy, at fixed states that follow from the errors."""
     conventions = {**reading, "rms_eps": 0.1}
     rule = {"step_size": 0.3, "steps": 3}
     problem = make_problem("epc", depth=depth, conventions=conventions, rule=rule)
@@ -81,7 +81,7 @@ def test_epc_comes_to_rest_where_predictive_coding_does() -> None:
 
 @ALL_READINGS
 def test_few_small_steps_of_epc_are_backprop_to_first_order(reading: dict[str, Any]) -> None:
-    """Hidden weights get eta T times the gradient, up to a relative O(eta T); its angle is O(eta T) as well."""
+    """Hidden weights get eta T times the gradient, with a relative error and an angle of O(eta T)."""
     truth, distances, angles = None, [], []
     for size in (1e-4, 1e-5):
         rule = {"step_size": size / 5, "steps": 5}

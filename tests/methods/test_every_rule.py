@@ -1,4 +1,4 @@
-"""What every learning rule keeps to, whichever it is."""
+"""What every learning rule must satisfy."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -58,7 +58,7 @@ def test_every_rule_gives_every_parameter_a_gradient_of_its_shape(method: str, d
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_output_layer_learns_the_same_first_step_under_every_rule(method: str) -> None:
-    """Where no hidden state has moved yet, dE/dW_{L-1} is the gradient of the loss of the rule's network."""
+    """While no hidden state has moved, dE/dW_{L-1} is the gradient of the loss of the rule's network."""
     nearly_still = {
         "epc": {"step_size": 1e-9},
         "dkp_pc": {"first_lr": 1e-9, "step_size": 1e-9},
@@ -81,7 +81,7 @@ def test_every_registered_method_has_a_rule_that_runs_on_a_fresh_network() -> No
 
 
 class Attached(base.Rule):
-    """A rule that leaves all to the base class: a sum over the batch, with autograd on it."""
+    """A rule that returns a sum over the batch with its autograd graph; the base class does the rest."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[bool, str]] = []
@@ -106,7 +106,7 @@ def test_the_base_class_takes_the_mean_and_leaves_no_graph() -> None:
 
 
 class Turns(base.Interleaved):
-    """A rule of two steps, which looks around while it computes."""
+    """A rule of two steps per batch, which notes autograd and matmul precision while it computes."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[bool, str]] = []
@@ -143,7 +143,7 @@ def test_direct_feedback_takes_the_error_of_the_networks_own_loss() -> None:
 @pytest.mark.parametrize("activation", ["pre", "pre_norm"])
 @pytest.mark.parametrize("depth", [2, 3, 6])
 def test_sweeps_up_and_down_honour_skips(activation: str, depth: int) -> None:
-    """Against the energy's own prediction, and autograd from the loss to the errors added on the way."""
+    """Upwards against the energy's predictions, downwards against autograd of the loss in the errors."""
     problem = make_problem(depth=depth, conventions={"activation": activation, "bias": True})
     architecture = replace(problem.architecture, skips=True)
     shape = (depth - 1, *problem.x.shape[:1], problem.spec.network.width)
@@ -161,7 +161,7 @@ def test_sweeps_up_and_down_honour_skips(activation: str, depth: int) -> None:
 
 
 def test_the_frozen_recursion_of_meta_pcn_honours_skips() -> None:
-    """At rest, after L - 1 whole steps, it is the product of Jacobians."""
+    """After L - 1 steps of size 1 it is at rest: its errors are those of the product of Jacobians."""
     problem = make_problem("meta_pcn", depth=6, conventions={"activation": "pre"})
     rule = problem.rule()
     rule.architecture = architecture = replace(rule.architecture, skips=True)

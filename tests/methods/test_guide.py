@@ -1,4 +1,4 @@
-"""docs/adding-a-method.md as it stands: its code goes where it says, passes the tests and trains."""
+"""The code of docs/adding-a-method.md, put where the page says, passes the tests and trains."""
 
 import json
 import os
@@ -67,7 +67,7 @@ def test_the_loop_of_ipc_in_the_guide_is_that_of_the_module():
 
 
 def test_the_method_of_the_guide_trains(copy):
-    """On the excerpt, two epochs at depth 4, by the command of the guide with another data set."""
+    """The guide's command trains, here on the excerpt at depth 4 for two epochs."""
     (command,) = re.findall(rf"```bash\nhighways (train [^\n]*{NAME}[^\n]*)\n```", GUIDE)
     words = command.replace("--dataset mnist --depth 8", "--dataset fashion_mnist_excerpt --depth 4").split()
     shorter = ["--out", "record.json", "--set", "epochs=2", "--set", "learning.lr=2e-3"]
@@ -79,7 +79,7 @@ def test_the_method_of_the_guide_trains(copy):
 
 
 def test_it_can_stand_in_the_table_of_baselines(copy):
-    """The entry of the guide: five rates with three values of one setting, and the seeds, at four places."""
+    """The guide's row has five rates by three values of one setting at four places, and the seeds of each."""
 
     def runs() -> int:
         done = run(copy, "highways", "status", "--config", "config.yaml")
@@ -88,5 +88,5 @@ def test_it_can_stand_in_the_table_of_baselines(copy):
 
     before = runs()
     (entry,) = re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)
-    edit(copy / "config.yaml", r"(?=\n# [^\n]*\n# [^\n]*\npropagation:\n)", entry)  # the last of the last block
+    edit(copy / "config.yaml", r"(?=\n# [^\n]*\n# [^\n]*\npropagation:\n)", entry)  # as the last row
     assert runs() == before + 4 * (5 * 3) + 3 + 3 + 1 + 1

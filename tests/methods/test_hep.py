@@ -108,7 +108,7 @@ def test_feedback_is_drawn_from_a_normal_of_width_sigma_v() -> None:
         n = sample.numel()
         normal = 0.5 * (1 + torch.erf(sample / math.sqrt(2)))
         steps = torch.arange(n + 1, dtype=torch.float64) / n
-        # Massart: below 1e-5 by chance; and five standard deviations of a mean square
+        # exceeded with a probability below 1e-5 (Massart); next, five standard deviations of a mean square
         assert math.sqrt(n) * torch.maximum(steps[1:] - normal, normal - steps[:-1]).max() < 2.5
         assert abs(sample.square().mean() - 1) < 5 * math.sqrt(2 / n)
     single = make_spec("hep", depth=5, width=200, dtype="float32", highway={"sigma_v": sigma_v})
@@ -117,7 +117,7 @@ def test_feedback_is_drawn_from_a_normal_of_width_sigma_v() -> None:
 
 @pytest.mark.parametrize("optimizer", ["euler", "adam"])
 def test_only_the_product_of_alpha_and_sigma_v_has_an_effect(optimizer: str) -> None:
-    """Why alpha = 0.1 at sigma_v = 0.01 is alpha = 1 at the paper's printed 0.001."""
+    """So alpha = 0.1 at sigma_v = 0.01 equals alpha = 1 at the paper's printed sigma_v = 0.001."""
     settings: dict[str, Any] = {"phi": "relu", "inference": {"optimizer": optimizer}}
     one = make_problem("hep", **settings, highway={"alpha": 0.1, "sigma_v": 0.01}).gradient().weights.named()
     other = make_problem("hep", **settings, highway={"alpha": 1.0, "sigma_v": 0.001}).gradient().weights.named()
@@ -135,7 +135,7 @@ def test_highways_change_the_gradient_of_layers_that_predictive_coding_leaves_si
 
 
 def test_without_the_chain_a_state_moves_by_its_own_error_and_its_highway() -> None:
-    """One Euler step from the feedforward sweep, by hand: below the last hidden layer nothing else acts."""
+    """Two Euler steps from the feedforward sweep, by hand: below the last hidden layer nothing else acts."""
     spec = {"highway": {"chain": False}, "inference": {"step_size": 0.5, "steps": 1}}
     problem = make_problem("hep", depth=5, conventions={"state_gradient": "sum"}, **spec)
     initial, final = problem.relax()

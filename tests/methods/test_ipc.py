@@ -1,4 +1,4 @@
-"""iPC: torch's optimizers on states and weights together, and predictive coding where the weights rest."""
+"""iPC against torch's optimizers on states and weights together, and against PC where the weights rest."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +29,7 @@ def learn(problem: Problem, step: Callable[[Parameters], None]) -> list[Gradient
 
 
 def descent(problem: Problem) -> Callable[[Parameters], None]:
-    """Plain gradient descent on the problem's weights."""
+    """A function that takes a step of plain gradient descent on the problem's weights."""
 
     def step(gradient: Parameters) -> None:
         for name, tensor in problem.parameters.named().items():
@@ -39,7 +39,7 @@ def descent(problem: Problem) -> Callable[[Parameters], None]:
 
 
 def adamw(problem: Problem) -> Callable[[Parameters], None]:
-    """The step of the training loop on the problem's weights."""
+    """A function that takes the training loop's AdamW step on the problem's weights."""
     optimizer = weight_step.weight_optimizer(problem.spec, problem.parameters)
     return lambda gradient: weight_step.apply(optimizer, problem.parameters, gradient, LR)
 
@@ -52,7 +52,7 @@ def at_rest(gradient: Parameters) -> None:
 @PHIS
 @ALL_READINGS
 def test_states_and_weights_descend_one_energy_together(reading: dict[str, Any], phi: str, optimizer: str) -> None:
-    """torch's autograd and optimizers on both at once, four steps."""
+    """Four steps against torch's autograd and optimizers, which move both at once."""
     learning = {"weight_decay": 0.2, "eps": 1e-4}
     problem = ipc(4, phi=phi, conventions={**reading, "rms_eps": 0.1}, learning=learning)
     network = PlainNetwork(problem)
@@ -74,7 +74,7 @@ def test_states_and_weights_descend_one_energy_together(reading: dict[str, Any],
         states.grad = None
         network.energy(problem.x, problem.y, states).backward()
         with torch.no_grad():
-            for parameter in network.parameters():  # the mean over the batch; that of a state is of its own image
+            for parameter in network.parameters():  # mean over the batch; a state keeps its image's gradient
                 if parameter.grad is None:
                     parameter.grad = torch.zeros_like(parameter)
                 parameter.grad.div_(len(problem.x))
@@ -93,7 +93,7 @@ def test_states_and_weights_descend_one_energy_together(reading: dict[str, Any],
 def test_where_the_weights_rest_the_last_step_is_that_of_predictive_coding(
     reading: dict[str, Any], phi: str
 ) -> None:
-    """Of its states after t = 0, 1, ... Euler steps per image."""
+    """Step t learns as predictive coding does after t Euler steps under `state_gradient: sum`."""
     found = learn(ipc(5, phi=phi, conventions=reading), at_rest)
     assert not any(matrix.any() for matrix in found[0].weights.matrices()[:-1])
     for steps, ours in enumerate(found[1:], start=1):
@@ -122,7 +122,7 @@ def test_below_the_front_errors_and_steps_are_exactly_zero(step: Any, dtype: str
 
 
 def test_weights_that_move_without_a_gradient_open_errors_below_the_front() -> None:
-    """AdamW's averages and decay move every layer; its state is that of the sweep with the weights before."""
+    """AdamW's averages and decay move every layer, while its state is still the sweep of the old weights."""
     problem = ipc(2, depth=6)
     rested, moved = learn(problem, at_rest)[1], learn(problem, adamw(problem))[1]
     assert not rested.errors.hidden[:3].any()

@@ -1,4 +1,4 @@
-"""What a rule learns beside the weights: its AdamW, and its part in a checkpoint."""
+"""Matrices that a rule learns beside the weights: their AdamW, and their state in a checkpoint."""
 
 import io
 

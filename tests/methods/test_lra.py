@@ -27,7 +27,7 @@ from rules import ALL_READINGS, ROUNDING, assert_normal, layers_of, linear_probl
 def test_lra_aligns_layers_with_targets_below_them(
     reading: dict[str, Any], depth: int, every: int, direct: list[int]
 ) -> None:
-    """e_l = phi(a_l) - phi(a_l - beta d_l), the error fed back from the output to the layers of `direct`."""
+    """e_l = phi(a_l) - phi(a_l - beta d_l); d_l comes from the output for l in `direct`, else from l + 1."""
     rule, conventions = {"every": every, "beta": 0.4, "gamma": 0.7}, {**reading, "rms_eps": 0.1}
     problem = make_problem("lra", depth=depth, conventions=conventions, rule=rule)
     network, learner = PlainNetwork(problem), problem.rule()
@@ -57,7 +57,7 @@ def test_lra_aligns_layers_with_targets_below_them(
 
 
 def test_lra_with_transposed_weights_is_backprop_of_a_linear_network() -> None:
-    """C12: e_l = beta^{L-l} dl/dz_l."""
+    """e_l = beta^{L-l} dl/dz_l."""
     problem = linear_problem("lra", beta=0.1)
     learner, parameters = problem.rule(), problem.parameters
     direct, neighbour = learner.learned.tensors
@@ -83,7 +83,7 @@ def test_lra_moves_its_feedback_as_the_transposed_weights(reading: dict[str, Any
 
 
 def from_the_output_only(reading: dict[str, Any], beta: float) -> tuple[Parameters, Parameters]:
-    """The gradients of rec-LRA with m = 1, and of DFA with the same matrices; over beta, but for the output's."""
+    """The gradients of rec-LRA with m = 1 and of DFA with its matrices, over beta except at the output."""
     rule = {"every": 1, "learned": False, "beta": beta}
     problem = make_problem("lra", conventions={**reading, "rms_eps": 0.1}, rule=rule)
     learner, direct = problem.rule(), make_problem("dfa", conventions={**reading, "rms_eps": 0.1}).rule()
@@ -112,7 +112,7 @@ def test_lra_from_the_output_is_direct_feedback_to_first_order(reading: dict[str
 def test_lra_from_the_output_is_direct_feedback_where_phi_stands_before_the_matrix(
     reading: dict[str, Any],
 ) -> None:
-    """There a target has no phi to go through."""
+    """No phi follows the matrix, so e_l = beta d_l exactly."""
     ours, theirs = from_the_output_only(reading, beta=0.3)
     for a, b in zip(ours.matrices(), theirs.matrices(), strict=True):
         torch.testing.assert_close(a, b, **ROUNDING)

@@ -1,4 +1,4 @@
-"""Meta-PCN: where its recursion stands, and what its normalisation of the weights does."""
+"""Meta-PCN: the errors after T steps of its recursion, and its normalisation of the weights."""
 
 import math
 from typing import Any
@@ -54,7 +54,7 @@ def test_meta_pcn_has_come_as_far_as_a_binomial_variable(
 
 
 def to_expected_norm_one(matrix: Tensor) -> float:
-    """1 / ((sqrt m + sqrt n) std): one over the spectral norm to expect of independent normal numbers."""
+    """1 / ((sqrt m + sqrt n) std): one over the expected spectral norm of a matrix of independent normals."""
     rows, columns = matrix.shape
     spread = (matrix - matrix.mean()).square().sum() / (rows * columns - 1)
     return 1 / ((math.sqrt(rows) + math.sqrt(columns)) * math.sqrt(spread))
@@ -65,7 +65,7 @@ def to_expected_norm_one(matrix: Tensor) -> float:
 def test_normalising_weights_scales_the_logits_by_the_matrices_above_the_last_normalised_state(
     activation: str, normalise_output_input: bool
 ) -> None:
-    """Relu, no bias and no epsilon: the network ignores the scale of the other matrices."""
+    """With relu, no bias and rms_eps = 0 the scale of the other matrices has no effect."""
     conventions = {"activation": activation, "normalise_output_input": normalise_output_input, "rms_eps": 0.0}
     problem = make_problem("meta_pcn", width=16, phi="relu", conventions=conventions)
     before = feedforward(problem.parameters, problem.x, problem.architecture)

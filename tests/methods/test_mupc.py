@@ -17,7 +17,7 @@ from rules import PHIS, ROUNDING, batches
 
 
 class ScaledNetwork:
-    """muPC's network with its scalings written out: W is what is drawn and learnt, a_l W what a state meets."""
+    """muPC's network with its factors written out: W is drawn and learnt, a_l W multiplies a state."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.rule = problem, problem.spec.rule
@@ -33,7 +33,7 @@ class ScaledNetwork:
         return product + z if self.rule.skips and 0 < layer < len(self.a) - 1 else product
 
     def energy(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
-        """The batch mean."""
+        """The energy, averaged over the batch."""
         below = [x, *z]
         logits = self.prediction(len(z), z[-1])
         total = 0.5 * (y - logits).square().sum() if self.rule.loss == "squared" else total_of(logits, y)
@@ -66,7 +66,7 @@ def total_of(logits: Tensor, y: Tensor) -> Tensor:
 def test_mupc_is_adam_on_unscaled_weights_of_a_network_with_scalings(
     kernel: str, phi: str, depth: int, steps: int | None, skips: bool, loss: str
 ) -> None:
-    """Inference and several updates, by autograd and torch's AdamW on W; T is L where it is not given."""
+    """Inference and six updates against autograd and torch's AdamW on W; T = L where `steps` is None."""
     problem = make_problem(
         "mupc",
         depth=depth,
@@ -102,7 +102,7 @@ def test_mupc_is_adam_on_unscaled_weights_of_a_network_with_scalings(
 
 @pytest.mark.parametrize("skips", [True, False])
 def test_mupc_draws_the_standard_weights_times_its_factors(skips: bool) -> None:
-    """Standard is N(0, 1/fan_in): a_1 sqrt D = 1, a sqrt N = 1 or 1/sqrt L with skips, a_L sqrt N = 1/sqrt N."""
+    """Times N(0, 1/fan_in): a_1 sqrt D = 1, a sqrt N = 1 (1/sqrt L with skips), a_L sqrt N = 1/sqrt N."""
     depth, width = 6, 9
     sizes = {"depth": depth, "width": width}
     ours = initialise(make_spec("mupc", **sizes, rule={"skips": skips}), INPUTS, CLASSES)
@@ -138,20 +138,20 @@ def rms_of_states(skips: bool, seed: int) -> list[float]:
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_skips_keep_the_activity_of_mupc_alive(seed: int) -> None:
-    """C15: without them relu halves the mean square at every layer, E rms^2 = 2^{1-l}."""
+    """Without them relu halves the mean square at every layer, E rms^2 = 2^{1-l}."""
     with_skips, without = rms_of_states(True, seed), rms_of_states(False, seed)
     assert len(with_skips) == 63
     assert all(0.5 < rms < 3 for rms in with_skips)
     for layer in (1, 16, 32, 63):
-        # Of one layer's factor on the rms the spread is some sqrt(5 / 4N), and this is four of it.
+        # One layer's factor on the rms has a standard deviation of some sqrt(5 / 4N); four are allowed.
         spread = 4 * math.sqrt(5 / (4 * 128) * layer)
         assert abs(math.log(without[layer - 1]) - (1 - layer) / 2 * math.log(2)) < spread
 
 
 def test_the_signal_of_mupc_is_lost_in_rounding_some_layers_below_the_output() -> None:
     """The published step of 0.5 on a batch mean is lambda = 0.5 / B. With J near the identity of the skips and a
-    constant output error, eps k layers below the top is C(T, k + 1) / T lambda^k of the top's: states of order 1
-    do not feel 1e-8 of a small move in float32, and the matrices below learn nothing at all.
+    constant output error, eps k layers below the top is C(T, k + 1) / T lambda^k of the top's. In float32 a
+    move of 1e-8 leaves a state of order 1 as it is, so the matrices further down learn nothing at all.
     """
     settings: dict[str, Any] = {"depth": 32, "width": 128, "batch": 128, "inputs": 784, "phi": "relu"}
     step = 0.5

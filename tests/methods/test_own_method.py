@@ -1,4 +1,4 @@
-"""A method that someone adds as the guide says, in a copy of the package: no number under a false name."""
+"""A user's method in a copy of the package: its records, its traces, and the cost that it must have."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def register(folder: Path, entry: str) -> None:
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Python on the copy."""
+    """Run Python with the package of the copy."""
     environment = {**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
     return subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, encoding="utf-8"

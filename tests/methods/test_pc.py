@@ -44,7 +44,7 @@ def test_weights_descend_the_mean_energy_at_the_relaxed_states(
 def test_weights_below_the_reach_of_every_signal_get_no_gradient(method: str, optimizer: str) -> None:
     """Errors come down from the output by a layer per step; from an endpoint they spread both ways.
 
-    Here T = 3, L = 10, S = {2}: from the output to layer 7, from the endpoint to layers 1 and 5.
+    Here T = 3, L = 10, S = {2}: the output's reach down to layer 7, the endpoint's from layer 1 to layer 5.
     """
     problem = make_problem(
         method,
@@ -64,7 +64,7 @@ def test_weights_below_the_reach_of_every_signal_get_no_gradient(method: str, op
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_no_kernel_leaves_rounding_in_layers_below_the_reach_of_every_signal(kernel: str) -> None:
-    """A width and a batch at which products of one layer and of all layers at once round differently."""
+    """At this width and batch, products of one layer and of all layers at once round differently."""
     depth, steps = 12, 3
     problem = make_problem(depth=depth, width=37, batch=80, dtype="float32", inference={"steps": steps})
     error = problem.gradient(kernel).errors.hidden
@@ -89,7 +89,7 @@ def test_a_rule_relaxes_with_the_kernel_that_it_is_given(monkeypatch: pytest.Mon
 def test_the_errors_that_weights_learn_from_are_computed_in_exact_float32(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Outside inference too: they are the same small differences of states of size 1."""
+    """The weight gradient uses them outside inference; they are small differences of states of size 1."""
     matmul, seen = torch.backends.cuda.matmul, []
 
     def watched(*arguments: Any) -> Any:
@@ -135,7 +135,7 @@ def test_reading_each_layer_when_the_signal_arrives_is_backprop(reading: dict[st
 
 
 def rows_of_layer(layer: int, parameters: Parameters) -> list[tuple[str, int | None]]:
-    """Where the matrix W_layer, its bias and the gain of its input are kept."""
+    """The fields of `Parameters`, each with its row, of W_layer, its bias and the gain of its input."""
     place = {0: "in", parameters.depth - 1: "out"}.get(layer, "hidden")
     row = layer - 1 if place == "hidden" else None
     rows = [(f"w_{place}", row)]
@@ -149,7 +149,7 @@ def rows_of_layer(layer: int, parameters: Parameters) -> list[tuple[str, int | N
 def test_equilibrium_is_backprop_in_the_limit_of_a_weak_loss() -> None:
     """With a loss of weight c the errors at equilibrium are O(c), and PC / c differs from backprop by O(c).
 
-    The weight multiplies the one term of the energy that the output error stands for, so it multiplies eps_L.
+    The weight multiplies the loss, whose gradient in the logits is -eps_L, so it multiplies eps_L.
     """
     problem = make_problem(depth=4, initialisation="orthogonal")
     problem.parameters.gain.mul_(0.5)  # a well conditioned energy: descent reaches the minimum soon

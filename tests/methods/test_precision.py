@@ -16,7 +16,7 @@ from rules import ALL_READINGS, ROUNDING, backprop_matrices, plain_states, total
 def test_one_spike_per_layer_carries_the_backprop_error_down(
     reading: dict[str, Any], steps: int, step_size: float
 ) -> None:
-    """C7: k hops below the output dW is backprop's times lambda^k (1 - lambda), or lambda^k where T = k."""
+    """k hops below the output dW is backprop's times lambda^k (1 - lambda), or lambda^k where T = k."""
     problem = make_problem(
         "precision",
         conventions={**reading, "rms_eps": 0.1},
@@ -37,7 +37,7 @@ def test_one_spike_per_layer_carries_the_backprop_error_down(
 
 @pytest.mark.parametrize("step_size", [0.5, 0.8, 0.9, 0.95])
 def test_above_a_step_of_one_over_one_plus_the_momentum_the_weights_climb(step_size: float) -> None:
-    """k hops below the output dW is (1.1 lambda)^k (1/1.1 - lambda) / 0.9 of backprop, once the states rest."""
+    """At rest dW, k hops below the output, is backprop's times (1.1 lambda)^k (1/1.1 - lambda) / 0.9."""
     rule = {"step_size": step_size, "steps": 40, "off_spike": 0.0, "momentum": 0.1}
     problem = make_problem("precision", conventions={"rms_eps": 0.1}, rule=rule)
     matrices, errors, gradient = backprop_matrices(problem), backprop_errors(problem), problem.gradient()
@@ -50,7 +50,7 @@ def test_above_a_step_of_one_over_one_plus_the_momentum_the_weights_climb(step_s
 
 
 def spiking_states(problem: Problem, network: PlainNetwork, steps: int) -> list[Tensor]:
-    """All states at every step, by torch's SGD on the energy with precisions, whatever the signal has reached."""
+    """z_1..z_{L-1} after torch's SGD on the energy with precisions, which moves every state in every step."""
     options, depth = problem.spec.rule, problem.spec.network.depth
     z = [state.requires_grad_() for state in plain_states(network, problem.x)]
     sgd = torch.optim.SGD(z, lr=options.step_size, momentum=0.1, nesterov=True)
@@ -75,7 +75,7 @@ def spiking_states(problem: Problem, network: PlainNetwork, steps: int) -> list[
 def test_precision_guided_inference_is_sgd_on_the_weighted_energy(
     kernel: str, reading: dict[str, Any], depth: int, steps: int | None, schedule: str, forward_update: bool
 ) -> None:
-    """With as many steps as L + 3 where there are none given, and the errors of the sweep or of the states."""
+    """T = L + 3 where `steps` is None; weights learn from z_i(T) - mu_i at the sweep or at the states."""
     rule = {"step_size": 0.6, "steps": steps, "schedule": schedule, "off_spike": 0.02, "momentum": 0.1}
     conventions = {**reading, "rms_eps": 0.1}
     problem = make_problem(

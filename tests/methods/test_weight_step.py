@@ -31,7 +31,7 @@ def gradients_like(parameters: Parameters, count: int) -> list[Parameters]:
 
 
 def layers(tensor: Tensor, name: str) -> list[Tensor]:
-    """The tensors of single layers that a stacked one holds."""
+    """The tensor of every layer in a stacked parameter; any other parameter as it is."""
     return [*tensor.unbind()] if name in ("w_hidden", "b_hidden", "gain") else [tensor]
 
 
@@ -75,7 +75,7 @@ def test_stacked_weights_learn_as_separate_weights_do(depth: int, gain_decays: b
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("fused", [False, True])
 def test_the_update_is_torchs_bit_for_bit(dtype: str, fused: bool) -> None:
-    """Of `torch.optim.AdamW`, over a resume too."""
+    """It equals that of `torch.optim.AdamW`, also after a resume from a saved state."""
     start = initialise(make_spec(dtype=dtype), 50, 40).named()
     theirs = {name: tensor.clone().requires_grad_() for name, tensor in start.items()}
     gains, others = ("gain",), tuple(name for name in start if name != "gain")

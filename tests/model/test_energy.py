@@ -21,7 +21,7 @@ from networks import (
     name_of,
 )
 
-# `central_differences` errs by some 1e-11 on an energy of size 10, and by more where a small rms bends it.
+# `central_differences` errs by some 1e-11 on an energy of size 10, by more where a small rms makes it curved.
 DIFFERENCES = {"rtol": 0, "atol": 1e-9}
 # A few dozen rounded operations on numbers of size 1 to 10.
 ROUNDING = {"rtol": 0, "atol": 1e-12}
@@ -142,8 +142,8 @@ def test_the_state_gradient_is_what_autograd_finds(reading: dict[str, Any], phi:
 def test_the_highway_update_is_the_slope_of_the_augmented_energy(
     reading: dict[str, Any], phi: str, every: int, chain: bool
 ) -> None:
-    """z_i^T alpha V_i eps_L is added per endpoint, with no gradient through eps_L (Eq. aug_energy);
-    without the chain there is none through the hidden predictions either."""
+    """Every endpoint adds z_i^T alpha V_i eps_L, with no gradient through eps_L (Eq. aug_energy);
+    without the chain hidden predictions pass on no gradient either."""
     problem = make_problem("hep", phi=phi, conventions=reading, highway={"every": every, "chain": chain})
     z = problem.states().requires_grad_()
     arguments = (problem.parameters, problem.mu_1, problem.y, z, problem.architecture, problem.highways)
@@ -155,7 +155,7 @@ def test_the_highway_update_is_the_slope_of_the_augmented_energy(
     ("activation", "phi"), [("post", "tanh"), ("pre", "tanh"), ("both", "tanh"), ("pre_norm", "relu")]
 )
 def test_no_top_down_signal_reaches_the_radial_component_of_a_normalised_state(activation: str, phi: str) -> None:
-    """What a layer predicts does not depend on the length of its state, so J^T eps is orthogonal to it."""
+    """The prediction from a state does not depend on its length, so J^T eps is orthogonal to the state."""
     conventions = {"activation": activation, "rms_eps": 0.0}
     problem = make_problem(width=24, phi=phi, conventions=conventions)  # no state has an rms near 0
     z = problem.states()
@@ -169,7 +169,7 @@ def test_no_top_down_signal_reaches_the_radial_component_of_a_normalised_state(a
 @pytest.mark.parametrize("activation", ["post", "pre", "both", "pre_norm"])
 def test_a_network_of_shrunken_states_explains_the_label_as_well_at_less_energy(activation: str) -> None:
     """Scaling z_1..z_{L-1} and W_0..W_{L-2} by c scales every hidden error by c, since a prediction does not
-    depend on the length of the state below. If the output does not either, the energy has no lower end but c = 0.
+    depend on the length of the state below. If the output does not either, the energy falls as c goes to 0.
     """
     c = 0.1
     for output_normalised in (True, False):

@@ -1,4 +1,4 @@
-"""The network: its start, its four readings, and its random streams."""
+"""The network: its initialisation, its readings and its random streams."""
 
 import math
 from typing import Any
@@ -26,7 +26,7 @@ def test_every_matrix_is_drawn_from_a_normal_of_variance_one_over_fan_in(layer: 
     distance = torch.maximum(steps[1:] - normal, normal - steps[:-1]).max()
     # Massart: P(sqrt(n) D > 2.5) < 2 exp(-2 * 2.5^2) < 1e-5
     assert math.sqrt(entries) * distance < 2.5
-    # the mean square of n normals has a standard deviation of sqrt(2/n); five of them: 6e-7
+    # the mean square of n normals has a standard deviation of sqrt(2/n); five are exceeded with 6e-7
     assert abs(sample.square().mean() - 1) < 5 * math.sqrt(2 / entries)
 
 
@@ -35,7 +35,7 @@ def test_no_two_matrices_and_no_two_seeds_share_their_numbers() -> None:
     matrices += initialise(make_spec(**WIDE, seed=1), 128, 128).matrices()
     numbers = torch.stack([matrix.flatten() for matrix in matrices])
     correlation = torch.corrcoef(numbers) - torch.eye(len(matrices))
-    # of n = 128^2 independent pairs: standard deviation n^-1/2 = 1/128
+    # the correlation of n = 128^2 independent pairs has a standard deviation of n^-1/2 = 1/128
     assert correlation.abs().max() < 5 / 128
 
 
@@ -152,8 +152,8 @@ def test_the_architecture_is_read_off_the_spec() -> None:
 
 
 def test_in_a_deep_network_from_the_gaussian_start_all_images_look_alike() -> None:
-    """Two unit vectors at an angle a are after a wide layer of relu at that with the cosine
-    (sin a + (pi - a) cos a) / pi (Cho & Saul 2009); width 128 comes near it in shallow networks.
+    """A wide layer of relu maps two unit vectors at an angle a to an angle with the cosine
+    (sin a + (pi - a) cos a) / pi (Cho & Saul 2009); at width 128 shallow networks come near it.
     """
 
     def cosines(z: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The benchmark suite runs, and what it reports follows from what it timed."""
+"""The benchmark suite runs, and the rates that it reports follow from its timings."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The project's own papers: what they promise is there."""
+"""environment.yml, requirements.lock and pyproject.toml agree on packages and versions."""
 
 import re
 import tomllib

@@ -51,7 +51,7 @@ def committed(name: str) -> pd.DataFrame:
 
 
 def mean(depth: int, method: str, dataset: str = "mnist") -> tuple[float, float]:
-    """Our mean and the paper's of a cell."""
+    """Our mean accuracy in a cell and the paper's, in %."""
     rows = committed("depth").query("dataset == @dataset and depth == @depth and method == @method")
     (row,) = rows.itertuples()
     return row.mean, row.paper_mean
@@ -63,7 +63,7 @@ def seeds(arm: str, depth: int) -> list[float]:
 
 
 def below(dataset: str, depths: tuple[int, ...]) -> tuple[str, str]:
-    """By how much HEP is below the paper, the least and the most."""
+    """The smallest and the largest gap of HEP below the paper over these depths, in points."""
     gaps = [theirs - ours for ours, theirs in (mean(depth, "hep", dataset) for depth in depths)]
     return f"{min(gaps):.1f}", f"{max(gaps):.1f}"
 
@@ -115,7 +115,7 @@ def test_a_page_is_renewed_between_its_markers_only(tmp_path):
 
 
 def statements() -> dict[str, list[str]]:
-    """Sentences whose numbers stand in no table as they are, worked out from the records."""
+    """By page, sentences whose numbers stand in no table; the numbers are computed from the records."""
     mnist = " to ".join(below("mnist", (8, 16, 32, 64, 128)))
     fashion = " to ".join(below("fashion_mnist", (8, 16, 32)))
     lost = mean(4, "pc")[0] - mean(8, "pc")[0]
@@ -153,13 +153,13 @@ def statements() -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("name", ["README.md", "docs/results.md"])
 def test_every_number_in_a_sentence_is_in_a_table_or_worked_out_from_the_records(name):
-    """Decimals stand in a table of the page or, for the README, of the results; a mean and its spread together."""
+    """A decimal stands in a table, the benchmark or a statement; a mean and its spread stand together."""
     text = page(ROOT / name)
     said = flat(prose(text))
     for sentence in statements()[name]:
         assert sentence in said
     tables = " ".join(block(each) for each in texts.BLOCKS) + json.dumps(benchmark("zen5"))
-    # sigma_v and alpha of the configuration, and what a smoke run shows (tests/workflow)
+    # also known: sigma_v, the version of Python, and accuracies of a smoke run (tests/workflow checks them)
     known = {*DECIMAL.findall(tables), *DECIMAL.findall(" ".join(statements()[name])), "0.001", "0.01", "3.11"}
     smoke = re.findall(r"\d+\.\d ± \d\.\d % for (?:vanilla PC|HEP|BP)", said) if name == "README.md" else []
     known |= set(DECIMAL.findall(" ".join(smoke)))

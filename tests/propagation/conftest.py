@@ -20,7 +20,7 @@ def image() -> tuple[torch.Tensor, torch.Tensor]:
 
 @pytest.fixture
 def small():
-    """A function that makes a relaxation; keywords replace its settings, and fields of Propagation."""
+    """A function that makes a `Propagation`; keywords replace settings of its run, others its own fields."""
 
     def make(
         network: str = "paper",

@@ -23,7 +23,7 @@ from projects import until
 
 @pytest.fixture
 def excerpt(paper) -> list[str]:
-    """Options that propagate on the embedded data at depth 8."""
+    """Command-line options for a relaxation on the embedded data at depth 8."""
     config = changed(
         paper,
         propagation__dataset="fashion_mnist_excerpt",
@@ -99,7 +99,7 @@ def test_snapshots_are_the_weights_of_the_run_and_change_nothing_about_it(tiny, 
 
 
 def test_weights_of_a_schedule_are_those_that_the_whole_run_has_on_its_way(tiny, tmp_path, monkeypatch):
-    """A cosine over four epochs is not cut short where only the first two are asked for."""
+    """The cosine spans all four epochs, although only epochs 1 and 2 are kept."""
     spec = tiny("backprop", epochs=4, learning=Learning(3e-2, schedule="warmup_cosine"))
     seen = {}
     end = Training._end_epoch
@@ -185,7 +185,7 @@ def test_stopped_snapshots_resume_to_the_same_weights(tiny, tmp_path):
     _, said = stopped.communicate()
     assert stopped.returncode == 143, said
     assert checkpoint_path(parts / "training.json").exists()
-    assert list(parts.glob("epoch*")) == []  # a workflow deletes what a broken-off job is to make
+    assert list(parts.glob("epoch*")) == []  # Snakemake deletes the outputs of a stopped job
     late = [*command, "1", "--out", str(parts)]
     assert "has passed epoch 1" in subprocess.run(late, capture_output=True, text=True, encoding="utf-8").stderr
     assert subprocess.run([*command, "--out", str(parts)], capture_output=True).returncode == 0

@@ -1,4 +1,4 @@
-"""What a configuration asks for, and that every table and figure is made from exactly that."""
+"""The relaxations that a configuration asks for; every table and figure reads exactly its own traces."""
 
 import copy
 import json
@@ -110,20 +110,20 @@ def test_the_map_of_every_method_says_how_it_comes_to_its_errors(experiment, fol
     assert {"Vanilla PC", "HEP", "DFA\n(one sweep)", "BP\n(one sweep)"} <= set(titles)
     own = {title.split("\n")[0] for title in titles if title.endswith("(after its own inference)")}
     assert own >= {"ePC", "Meta-PCN", "Precision-guided PC", "DKP-PC"}
-    assert not any("μPC" in title for title in titles)  # its network is another
+    assert not any("μPC" in title for title in titles)  # it has another network
     assert len(titles) == len(METHODS) - len(plan.left_out())
     assert "μPC (a network of its own)" in " ".join(" ".join(text.get_text() for text in figure.texts).split())
 
 
 def test_a_method_whose_relaxation_is_not_known_is_not_drawn_as_predictive_coding(paper, monkeypatch):
     monkeypatch.setitem(METHODS, "ipc", Method("iPC", inference=True, cost=no_more))
-    assert plan.left_out()["ipc"] == "a relaxation that is not known here"
+    assert plan.left_out()["ipc"] == "its relaxation is not implemented here"
     assert "ipc" not in plan.by_method(paper)
     assert {"pc", "hep", "dfa"} <= set(plan.by_method(paper))
 
 
 def test_a_run_is_in_the_specification_as_it_is_in_a_record(paper):
-    """Without `rule` where a method has no settings of its own: traces of before there were any are still good."""
+    """A method without settings has no key `rule`, so traces from before that key remain valid."""
     drawn = plan.by_method(paper)
     assert "rule" not in json.loads(drawn["pc"][0].to_json())["run"]
     assert json.loads(drawn["epc"][0].to_json())["run"]["rule"] == {"step_size": 1e-3, "steps": 5}
@@ -157,4 +157,4 @@ def test_what_the_configuration_cannot_ask_for(paper):
     wrong = changed(paper, propagation__during_training__epochs=[-1])
     with pytest.raises(SpecError, match=r"propagation: during_training\.epochs: -1 is out of range"):
         configuration.validate(wrong)
-    configuration.validate(changed(paper, training__epochs=2))  # a shorter training elsewhere is no mistake here
+    configuration.validate(changed(paper, training__epochs=2))  # fewer epochs of training are allowed

@@ -36,7 +36,7 @@ def _missing() -> str:
 
 
 def bring_up(folder: Path, accounting: str) -> Iterator[Path]:
-    """A cluster while the tests of a module run. A machine has room for one: others wait for its end."""
+    """A SLURM cluster while the tests of a module run; a lock lets one cluster at a time run on a machine."""
     with (Path(tempfile.gettempdir()) / "highways-slurm.lock").open("w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield from _bring_up(folder, accounting)
@@ -50,7 +50,7 @@ def _bring_up(folder: Path, accounting: str) -> Iterator[Path]:
         [CLUSTER, "start", accounting, "1"], env=environment, capture_output=True, text=True, encoding="utf-8"
     )
     try:
-        if started.returncode:  # whatever this machine lacks; the summary of the tests shows it
+        if started.returncode:  # for whatever reason; the summary of skipped tests shows it
             said = (started.stderr.strip() or started.stdout.strip()).splitlines()
             pytest.skip(f"no test cluster here: {said[-1] if said else started.returncode}")
         yield folder
@@ -67,7 +67,7 @@ def _alive(pid_file: Path) -> bool:
 
 
 class Project:
-    """A copy of the project whose smoke configuration is cut down further."""
+    """A copy of the project; `changes` are merged over its smoke configuration."""
 
     def __init__(self, folder: Path, **changes) -> None:
         self.folder = folder
@@ -76,7 +76,7 @@ class Project:
         self.environment = {**os.environ, **package_of(folder)}
 
     def command(self, *arguments: str, profile: list[str] = PROFILE) -> list[str]:
-        # What follows a list of files would be taken as one more of them.
+        # `profile` ends with a list of files, so the first of `arguments` must be an option or `--`.
         return [sys.executable, "-m", "snakemake", *profile, *arguments]
 
     def snakemake(self, *arguments: str, **options) -> subprocess.CompletedProcess[str]:
@@ -99,7 +99,7 @@ class Project:
                 stdout=log,
                 stderr=log,
                 text=True,
-                # Tests that a shell has sent to the background ignore Ctrl-C, and so would their children.
+                # In a shell's background tests ignore Ctrl-C, and their children would inherit that.
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
                 encoding="utf-8",
                 env=self.environment,

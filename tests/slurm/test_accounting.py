@@ -1,4 +1,4 @@
-"""The same profile on a cluster with accounting."""
+"""The SLURM profile on a cluster with accounting."""
 
 import re
 import subprocess

@@ -1,6 +1,6 @@
 """The SLURM profile on a real SLURM: one node, brought up for these tests and ended after them.
 
-All scenarios are started at once, since most of their time is waiting; each test looks at what became of one.
+All scenarios are started at once, since most of their time is waiting; each test checks the result of one.
 """
 
 import re
@@ -46,7 +46,7 @@ def cluster(tmp_path_factory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def scenarios(cluster, tmp_path_factory) -> Iterator[dict[str, "Future[Any]"]]:
-    """What became of every scenario, by name."""
+    """A future for the result of every scenario, by name."""
     folder = tmp_path_factory.mktemp("projects")
 
     def project(name: str, **changes: Any) -> Project:
@@ -129,7 +129,7 @@ def interrupted(project: Project) -> int:
 
 
 def failing(project: Project) -> tuple[int, int, list[str]]:
-    """A training that fails at once and counts its attempts."""
+    """Exit code, attempts and jobs left of a training that fails at once and counts its attempts."""
     file, tried = project.folder / "src/highways/cli/train.py", project.folder / "tried.txt"
     fail = f"    with open({str(tried)!r}, 'a') as file:\n        file.write('x')\n    return 1\n"
     file.write_text(
@@ -156,7 +156,7 @@ def gpu(project: Project) -> Project:
 
 
 def finished_jobs(cluster: Path, project: Project) -> list[str]:
-    """The lines about a project's jobs that SLURM wrote at their ends."""
+    """SLURM's lines about the finished jobs of a project."""
     lines = (cluster / "jobs.txt").read_text(encoding="utf-8").splitlines()
     return [line for line in lines if f"WorkDir={project.folder} " in line]
 
@@ -172,7 +172,7 @@ def test_a_sweep_gives_the_records_of_a_local_run(scenarios, cluster):
     assert (project.folder / table).read_text(encoding="utf-8") == (local.folder / table).read_text(
         encoding="utf-8"
     )
-    # Four runs and a table. Finding the data is no job: that is done where Snakemake runs.
+    # Four runs and a table. The data are prepared where Snakemake runs, not in a job.
     assert len(finished_jobs(cluster, project)) == 4 + 1
 
 

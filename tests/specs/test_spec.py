@@ -1,4 +1,4 @@
-"""A specification says what it allows, and equal specifications are equal everywhere."""
+"""Specifications: their values and error messages, their hashes, their endpoints and their paths."""
 
 import json
 import subprocess
@@ -103,7 +103,7 @@ def test_text_that_is_no_spec_is_one_line(text):
 
 
 def test_a_key_that_came_later_changes_no_hash_at_its_default(tiny):
-    """The records before it have no such key, and their hashes stay."""
+    """Older records lack the key, so a specification with its default must keep its hash."""
     spec = tiny()
     assert "normalisation" not in spec.to_dict()["conventions"]
     assert RunSpec.from_dict(changed(spec.to_dict(), conventions__normalisation="rms")).hash == spec.hash

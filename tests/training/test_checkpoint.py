@@ -1,4 +1,4 @@
-"""A checkpoint is believed to the last bit or not at all."""
+"""A checkpoint is used only if it is intact to the last bit and fits its run."""
 
 import hashlib
 import io
@@ -32,7 +32,7 @@ def begun(spec, out: Path, **machine) -> training.Training:
 
 
 def stopped(spec, out: Path, batches: int = 30) -> training.Training:
-    """A run that has saved a checkpoint in its second epoch, after that many updates."""
+    """A run that was stopped after `batches` updates and has saved a checkpoint."""
 
     class StopError(Exception):
         pass
@@ -62,7 +62,7 @@ def saved(tiny, out):
 
 
 def set_aside(out: Path, capsys) -> str:
-    """The warning about a checkpoint that was set aside by name."""
+    """The warning about a checkpoint, after a check that it was renamed to .unusable."""
     path = checkpoint_path(out)
     aside = path.with_name(path.name + ".unusable")
     assert aside.exists()
@@ -98,7 +98,7 @@ def test_a_checkpoint_cut_anywhere_is_set_aside(saved, out, capsys):
 
 
 def rewritten(content: bytes, change) -> bytes:
-    """The checkpoint with another state and the digest of that."""
+    """The checkpoint with its document changed by `change`, and a digest that fits."""
     document = torch.load(io.BytesIO(content.partition(b"\n")[2]), weights_only=True)
     change(document)
     buffer = io.BytesIO()
@@ -210,7 +210,7 @@ def test_what_a_rule_has_learnt_is_checked_too(tiny, out, capsys):
 
 @pytest.mark.parametrize("method", ["backprop", "pc", "hep"])
 def test_every_state_of_a_run_fits_it(tiny, out, method):
-    """Before its first update, within its epochs, between them, at its end, and after it has diverged."""
+    """Before the first update, within and between epochs, and at the end."""
     spec = tiny(method, epochs=2)
     for updates in (0, 1, 24, 47):
         run = stopped(spec, out, updates)

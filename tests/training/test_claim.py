@@ -1,4 +1,4 @@
-"""Of two trainings of one record, one trains; what a killed one leaves is removed by the next."""
+"""Of two processes for one record only one trains; the next run removes what a killed one has left."""
 
 import json
 import signal
@@ -74,7 +74,7 @@ def test_records_beside_each_other_are_trained_at_a_time(tmp_path):
 
 
 def test_a_claim_is_one_although_its_file_comes_and_goes(tmp_path):
-    """Eight processes take and leave the claim in turn; a number that each reads and writes would lose counts."""
+    """Four processes take and release the claim in turn; two at a time would lose counts of their number."""
     count, out = tmp_path / "count", tmp_path / "r.json"
     count.write_text("0", encoding="utf-8")
     code = (
@@ -108,7 +108,7 @@ def test_a_run_that_cannot_begin_leaves_no_folders(tmp_path):
 
 
 def test_another_record_that_appears_while_a_run_trains_is_kept(tiny, out, monkeypatch):
-    """Where a file system has no locks two runs may train at a time: the record stays, and the second run too."""
+    """Without file locks two runs may train at once: the first record and the second's checkpoint stay."""
     first, second = tiny("backprop", epochs=1, seed=1), tiny("backprop", epochs=1)
     training.train(first, out, QUIET)
     content = out.read_bytes()
@@ -158,7 +158,7 @@ def test_a_broken_record_of_the_same_run_is_not_called_done(tiny, out, capsys):
 
 
 def test_what_killed_writers_left_is_removed(tiny, out):
-    """A kill inside a write leaves a temporary file, one after the record the checkpoint and the progress."""
+    """A kill in a write leaves a temporary file; a kill after the record leaves checkpoint and progress."""
     spec = tiny("backprop", epochs=1)
     litter = [".seed0.checkpoint.pt.41.tmp", ".seed0.json.41.tmp", ".seed0.progress.json.41.tmp"]
     others = [".seed1.json.41.tmp", "seed1.checkpoint.pt"]
@@ -188,7 +188,7 @@ def test_a_run_that_is_killed_leaves_what_it_resumes_from_and_no_more(tiny, out)
 
 
 def test_a_renewal_that_is_stopped_keeps_the_record_and_goes_on(tiny, out, monkeypatch):
-    """Until the new record is whole the old one stays, and who asks for no renewal deletes nothing of it."""
+    """The old record stays until the new one is whole; a run without --renew keeps the checkpoint, too."""
     spec = tiny("backprop", epochs=2)
     document = training.train(spec, out, QUIET)
     document["provenance"]["training_code"] = "0" * 16
@@ -215,7 +215,7 @@ def test_a_renewal_that_is_stopped_keeps_the_record_and_goes_on(tiny, out, monke
 
 
 def test_a_renewal_keeps_the_record_that_another_has_made_meanwhile(tiny, out, monkeypatch):
-    """Without locks two renewals may train at a time; the first to end has made what the second was to make."""
+    """Without file locks two renewals may train at once; the second keeps the record of the first."""
     old, spec = tiny("backprop", epochs=1, seed=1), tiny("backprop", epochs=1)
     training.train(spec, out, QUIET)
     new = out.read_bytes()

@@ -55,7 +55,7 @@ def test_diagnostics_are_taken_per_layer_from_the_input_to_the_output(method: st
 
 
 def test_a_layer_without_a_gradient_has_no_cosine() -> None:
-    """Vanilla PC at depth 12 with 3 steps: the error has come down to z_9 and moves W_8 and above."""
+    """Vanilla PC at depth 12 with 3 steps: the error has reached z_9, so W_8 and the matrices above learn."""
     found = diagnose(make_problem(depth=12, inference={"steps": 3}))
     assert found["backprop_cosine"][:8] == [None] * 8
     assert found["weight_gradient_norm"][:8] == [0.0] * 8

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-# What a signal meets: the import of the package, that of torch, and the preparation of the training.
+# The imports at which the signal arrives: of the package, of torch, and of parts of the training.
 MOMENTS = ("highways.cli.shared", "torch", "highways.inference", "highways.data", "highways.training.diagnostics")
 AT_IMPORT = """
 import os, runpy, sys

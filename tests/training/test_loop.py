@@ -39,7 +39,7 @@ def begun(spec, out: Path) -> training.Training:
 
 @pytest.fixture
 def seen(monkeypatch):
-    """What every update of a backprop run was made of and with."""
+    """The images, labels, logits, number, rate and report of every update of a backprop run."""
     found = SimpleNamespace(images=[], labels=[], logits=[], updates=[], rates=[], reported=[])
     learner = rule("backprop")
     gradient, apply = learner.gradient, training.weight_step.apply
@@ -79,7 +79,7 @@ def seen(monkeypatch):
 
 
 def numbers_of(batches: list[torch.Tensor]) -> list[int]:
-    """The training images in these batches by their number; all of the excerpt differ."""
+    """The numbers of the training images in these batches; no two images of the excerpt are equal."""
     number = {image.numpy().tobytes(): i for i, image in enumerate(load("fashion_mnist_excerpt").train.images)}
     assert len(number) == 3000
     return [number[image.numpy().tobytes()] for batch in batches for image in batch]
@@ -96,11 +96,11 @@ def test_every_epoch_has_an_order_of_its_own(tiny, out, seen):
         assert sorted(order) == list(range(3000))
     for one, other in ((0, 1), (0, 2), (1, 2)):
         same_place = sum(a == b for a, b in zip(orders[one], orders[other], strict=True))
-        assert same_place < 15  # two orders drawn alone share one place on average
+        assert same_place < 15  # two independent orders agree in one place on average
 
 
 def test_the_order_depends_on_seed_and_epoch_alone(tiny, tmp_path):
-    """Not on the method, the network, or what was drawn before: arms with the same seed see the same batches."""
+    """Not on the method, the network, or what was drawn before: runs of one seed see the same batches."""
     one = begun(tiny("backprop", seed=3), tmp_path / "a.json")
     other = begun(tiny("hep", seed=3, epochs=7, learning=Learning(1e-4)), tmp_path / "b.json")
     torch.rand(1000)
@@ -115,7 +115,7 @@ def test_the_order_depends_on_seed_and_epoch_alone(tiny, tmp_path):
 
 
 def test_the_loss_of_an_epoch_is_the_mean_over_its_images(tiny, out, seen):
-    """The last batch has 56 images, and counts for 56: each image counts once, at the weights that met it."""
+    """Every image counts once, with its loss before the update of its batch; the last batch has 56 images."""
     result = training.train(tiny("backprop", epochs=2), out, QUIET)
     for epoch, row in enumerate(result["epochs"]):
         of_epoch = slice(epoch * BATCHES, (epoch + 1) * BATCHES)
@@ -126,7 +126,7 @@ def test_the_loss_of_an_epoch_is_the_mean_over_its_images(tiny, out, seen):
             for a, b in zip(seen.logits[of_epoch], seen.labels[of_epoch], strict=True)
         ]
         assert row["train_loss"] == pytest.approx(mean, rel=1e-6)
-        assert abs(sum(by_batch) / BATCHES - mean) > 1e-5 * mean  # so that another weight would be noticed
+        assert abs(sum(by_batch) / BATCHES - mean) > 1e-5 * mean  # a mean over batches would differ
         assert row["train_accuracy"] == (logits.argmax(1) == labels).sum().item() / 3000
         assert seen.reported[(epoch + 1) * BATCHES - 1] == (
             epoch + 1,
@@ -171,7 +171,7 @@ def interleaved(tiny):
 
 @pytest.fixture
 def stepped(monkeypatch):
-    """Calls what a test puts there before every step on the weights, with the number of the step, from 1."""
+    """A list of hooks, called before every step on the weights with its number (from 1), weights and rate."""
     hooks, apply, count = [], training.weight_step.apply, itertools.count(1)
 
     def spy(optimizer, parameters, weights, lr):
@@ -202,7 +202,7 @@ def test_all_steps_of_a_batch_are_at_the_rate_of_the_batch(interleaved, out, ste
 
 
 def test_a_run_stopped_between_the_steps_of_a_batch_ends_as_an_unbroken_one(interleaved, out, stepped):
-    """In the second step of the fourth batch: the batch is learnt whole first."""
+    """SIGTERM arrives in the second step of the fourth batch: the other steps of the batch follow first."""
     spec, other = interleaved(), out.with_name("unbroken.json")
     unbroken = training.train(spec, other, QUIET)
     stops = {3 * BATCHES + 3 * 3 + 2}
@@ -217,7 +217,7 @@ def test_a_run_stopped_between_the_steps_of_a_batch_ends_as_an_unbroken_one(inte
 
 @pytest.mark.parametrize("stopped", [False, True])
 def test_a_later_step_of_a_batch_that_is_not_finite_is_divergence(interleaved, out, monkeypatch, stopped):
-    """Nothing is learnt from it, and a signal in the same moment loses neither the epoch nor the verdict."""
+    """The step is not taken, and a signal in the same moment loses neither the epoch nor the status."""
     learner, spec = rule("ipc"), interleaved(epochs=2)
     gradients, steps = learner.gradients, []
 
@@ -286,7 +286,7 @@ def test_diagnostics_are_of_the_first_images_before_training_and_after_every_epo
 
 
 def test_a_mean_loss_beyond_all_reason_is_divergence():
-    """A thousand times ln C, the loss of guessing: of ten classes 2302.585, of two 693.147."""
+    """The limit is 1000 times ln C, the loss of guessing: 2302.585 for ten classes, 693.147 for two."""
     for classes, largest in ((10, 2302.585), (2, 693.147)):
         assert not has_diverged(classes, largest - 0.001, 0.1)
         for loss in (largest + 0.001, 1.5e8, math.inf, math.nan):

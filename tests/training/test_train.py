@@ -94,7 +94,7 @@ def test_every_training_image_is_used_once_an_epoch(tiny, out, monkeypatch):
 
     monkeypatch.setattr(learner, "gradient", spy)
     training.train(tiny("backprop", epochs=1), out, QUIET)
-    batches = list(seen[2:-2])  # two diagnostics before and after, each with backprop beside it
+    batches = list(seen[2:-2])  # the two diagnostics call backprop twice each
     assert [len(x) for x in batches] == [128] * 23 + [56]
     images = load("fashion_mnist_excerpt").train.images
     trained = torch.cat(batches)
@@ -302,7 +302,7 @@ def test_a_checkpoint_runs_no_code(tmp_path):
 
 
 def test_two_writers_of_one_record_leave_one_whole_record(tiny, tmp_path):
-    """The second is refused, or finds the record there where the first was faster."""
+    """The second is refused, or finds the finished record of the first."""
     spec, out = tiny("backprop", epochs=1), tmp_path / "seed0.json"
     writers = [subprocess.Popen(command(spec, out), stderr=subprocess.DEVNULL) for _ in range(2)]
     assert sorted(writer.wait() for writer in writers) in ([0, 0], [0, 1])

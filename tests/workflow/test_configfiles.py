@@ -1,4 +1,4 @@
-"""A file of the user's for `--configfile`, as the workflow reads it; nothing is run."""
+"""Dry runs of the workflow with a user's file as `--configfile`."""
 
 import subprocess
 import sys

@@ -28,8 +28,8 @@ EXCERPT = "fashion_mnist_excerpt"
 LONG = f"{RUNS}/depth/{EXCERPT}/L016/hep/seed0.json"
 HEP_8 = f"depth/{EXCERPT}/L008/hep"
 
-# The runs of each ablation in config.yaml: at its own cells, else at depth 16 in three seeds and depth 32 in one.
-# Of a sweep every rate, and the seeds that are not of the sweep at the chosen one.
+# Runs of each ablation in config.yaml: at its own cells, else at depth 16 on three seeds and depth 32 on one.
+# A sweep counts every rate, and the chosen rate on the other seeds.
 ABLATIONS = {
     **dict.fromkeys(("hep", "no_chain", "redraw", "dfa", "pc", "pc_4T"), 3 + 1),
     **dict.fromkeys(("euler", "euler_sum", "hep_plain", "pc_plain"), 2 * 3),
@@ -104,7 +104,7 @@ def test_snakemake_s_own_report_has_every_artefact_with_its_caption(finished):
 
 
 def test_the_smoke_run_shows_what_the_readme_says(smoke):
-    """To three points: another processor, or the torch kernel, gives other bits."""
+    """To within three points, since another processor or the torch kernel gives other bits."""
     text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     said = dict(
         re.findall(r"(\d+\.\d) ± \d+\.\d % for (vanilla PC|HEP|BP)", text.partition("make smoke` installs")[2])
@@ -147,7 +147,7 @@ def test_one_changed_strength_runs_exactly_its_seeds(finished):
 
 
 def test_one_changed_learning_rate_runs_the_runs_that_use_it(finished):
-    """The records are replaced in place."""
+    """The new runs have the paths of the old ones."""
     finished.edit("profiles/smoke/smoke.yaml", "steps: 20, lr: 2.0e-3", "steps: 20, lr: 1.0e-3")
     shallow = f"depth/{EXCERPT}/L004"
     paths = (f"{shallow}/pc", f"{shallow}/hep")
@@ -268,7 +268,7 @@ def test_a_new_seed_trains_only_what_is_new(finished):
     for _ in ("depth", "strength", "density"):
         finished.edit("profiles/smoke/smoke.yaml", "seeds: [0, 1]", "seeds: [0, 1, 2]")
     plan = finished.plan(*SMOKE)
-    new = 3 * 3 + 3 + 2  # three depths and methods, three more strengths, two more spacings
+    new = 3 * 3 + 3 + 2  # depths by methods, other strengths, other spacings
     assert {path.rpartition("/")[2] for path in trained(plan)} == {"seed2"}
     assert len(trained(plan)) == new
     assert "finding" not in plan
@@ -293,8 +293,8 @@ def test_the_paper_s_plan_lists_every_run_once(project):
         ("table_settings", 0),
         ("table_density", 6 * 3),
         ("figure_strength", 11),
-        # Two data sets; PC and HEP in three seeds; backprop at six rates, at depth 128 at three, and at the chosen
-        # one in two more seeds.
+        # Two data sets; PC and HEP on three seeds; backprop at six rates (three at depth 128), and on two
+        # more seeds at the chosen rate.
         ("table_depth", 2 * (6 * (3 + 3) + 5 * (6 + 2) + (3 + 2))),
         ("table_ablations", sum(ABLATIONS.values())),
     ],
@@ -359,7 +359,7 @@ def test_a_project_in_a_folder_with_a_space_runs(project, tmp_path):
 
 
 def started(project: Project, target: str) -> "subprocess.Popen[bytes]":
-    """Snakemake in a session of its own, once the run of that record has its first checkpoint."""
+    """Start Snakemake in its own session, and return once the run of `target` has its first checkpoint."""
     command = [sys.executable, "-m", "snakemake", *SMOKE, "--", target]
     log = project.folder / "log"
     with log.open("w", encoding="utf-8") as stream:
@@ -373,8 +373,7 @@ def started(project: Project, target: str) -> "subprocess.Popen[bytes]":
 
 
 def test_a_run_cut_off_with_the_workflow_resumes(project):
-    """kill -9 on Snakemake and its job; the next start takes the checkpoint up, and the record is that of an
-    unbroken run."""
+    """After kill -9 on Snakemake and its job the next start resumes to the record of an unbroken run."""
     process = started(project, LONG)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -391,7 +390,7 @@ def test_a_run_cut_off_with_the_workflow_resumes(project):
 
 
 def test_a_record_that_was_written_after_the_end_of_snakemake_is_kept(project):
-    """kill -9 on Snakemake alone: its job lives on, as a cluster's do, and writes its record."""
+    """After kill -9 on Snakemake alone its job goes on, as jobs of a cluster do, and writes its record."""
     process = started(project, LONG)
     process.kill()
     process.wait()

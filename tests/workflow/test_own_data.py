@@ -1,4 +1,4 @@
-"""The workflow with data sets of a user's own: what is made, and what a change of the data makes again."""
+"""The workflow with a user's own data sets: what it makes, and what it runs again when the data change."""
 
 import numpy as np
 import pytest

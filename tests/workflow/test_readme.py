@@ -15,13 +15,13 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs/your-own.md"
 PAGES = [ROOT / "README.md", *sorted(set((ROOT / "docs").glob("*.md")) - {EXAMPLES})]
 
-# What makes a command of minutes or hours one of seconds.
+# Options that cut a command of minutes or hours down to seconds.
 CUT = {
     "train": ["--set", "epochs=1", "--set", "dataset=fashion_mnist_excerpt"],
     "propagate": ["--steps", "20"],
 }
 CUT_ON_OWN_DATA = ["--set", "epochs=1"]
-# Commands that do not run here, by their beginning, and why.
+# The beginnings of commands that do not run here, and why.
 NOT_RUN = {
     ". .venv/bin/activate": "the copy of the project has no environment of its own",
     "for pid in": "ends processes",
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.dag
 
 
 def commands(text: str) -> list[list[str]]:
-    """The commands of each block for a shell, in order, without comments."""
+    """The commands of each bash block, in order, without comments."""
     blocks = re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
     lines = [[line.partition(" #")[0].strip() for line in block.splitlines()] for block in blocks]
     return [[line for line in block if line] for block in lines]
@@ -67,14 +67,14 @@ def test_the_two_commands_come_first():
 
 @pytest.mark.parametrize("name", BLOCKS)
 def test_the_commands_of_a_block_work(folder, name):
-    """Workflows are planned; a run of hours is cut down to one epoch at the embedded data."""
+    """Workflows are only planned; a training is cut down to one epoch on the embedded data."""
     for command in BLOCKS[name]:
         execute(folder, command)
 
 
 @pytest.mark.parametrize("heading", SECTIONS)
 def test_the_examples_of_a_section_work_in_order(folder, heading):
-    """A block that begins with the name of a file is that file; other Python is run, and so are commands."""
+    """A block that begins with a file's name is written to that file; other Python and bash blocks run."""
     for language, block in re.findall(r"```(\w+)\n(.*?)```", SECTIONS[heading], re.DOTALL):
         named = re.match(r"# ([\w./-]+\.\w+)\n", block)
         if named:

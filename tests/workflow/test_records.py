@@ -22,7 +22,7 @@ QUIET = Machine(quiet=True)
 
 @functools.cache
 def cheapest() -> dict[str, Path]:
-    """For every method the committed record that is made in the shortest time by the cost model."""
+    """The committed record of every method with the shortest training by the cost model."""
     found: dict[str, tuple[float, Path]] = {}
     for path in sorted(RUNS.rglob("*.json")):
         spec = RunSpec.from_dict(json.loads(path.read_text(encoding="utf-8"))["spec"])
@@ -33,10 +33,11 @@ def cheapest() -> dict[str, Path]:
 @pytest.mark.dag
 @pytest.mark.parametrize("method", METHODS)
 def test_a_committed_record_is_made_again_to_the_last_digit(method, tmp_path):
-    """Whatever version of the code made it: of versions that differ in a bit one table must not be made.
+    """All versions of the code must give the same bits, since one table mixes the records of several.
 
-    But for the native kernel, which has other bits since its contractions are explicit (docs/engine.md): rounding
-    has grown to 0.6 points at most in the four methods that use it, and a point is allowed.
+    The native kernel is an exception: its bits changed when its contractions became explicit
+    (docs/engine.md). Accuracies moved by 0.6 points at most in the four methods that use it, and a point
+    is allowed.
     """
     if method not in cheapest():
         pytest.skip("no record of it comes with the project")

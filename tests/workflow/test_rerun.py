@@ -1,4 +1,4 @@
-"""What one call brings up to date, on a configuration of seconds: records of the user and of the reference."""
+"""What one call of the workflow brings up to date, in a tiny configuration, with and without a reference."""
 
 import json
 import shutil
@@ -67,7 +67,7 @@ def out(project: Project, path: str) -> Path:
 
 
 def test_data_that_are_checked_again_and_a_kernel_that_is_built_again_train_nothing(tiny):
-    """A plan cannot tell before they are; the call itself trains what is missing and no more."""
+    """A dry run lists every training that waits for them; the call itself trains only what is missing."""
     shutil.rmtree(tiny.folder / "results/tiny/prepared")
     out(tiny, f"{PC}/seed1").unlink()
     kept = {path: out(tiny, path).read_bytes() for path in ALL - {f"{PC}/seed1"}}
@@ -93,14 +93,14 @@ def test_a_change_of_the_analysis_makes_the_table_again_and_trains_nothing(tiny)
 
 
 def test_a_job_that_is_called_again_keeps_its_record(tiny):
-    """As after the end of a Snakemake that did not see it written."""
+    """As after a Snakemake that ended before its job wrote the record."""
     written = out(tiny, f"{PC}/seed0").read_bytes()
     tiny.snakemake("--configfile", "tiny.yaml", "--force", "--", f"results/tiny/runs/{PC}/seed0.json")
     assert out(tiny, f"{PC}/seed0").read_bytes() == written
 
 
 def test_weights_are_kept_beside_records_that_stay_as_they_are(tiny):
-    """On: records without weights are trained again. Off again, and with no weights missing: nothing is."""
+    """Only `keep_weights: true` with missing weights trains a run again; its record stays as it is."""
     written = {path: out(tiny, path).read_bytes() for path in ALL}
     configure(tiny, keep_weights=True)
     assert trained(tiny.plan(*TABLE)) == ALL
@@ -131,7 +131,7 @@ def test_records_of_the_reference_are_not_trained_for_their_weights(tiny):
 
 
 def test_the_reference_serves_what_is_of_its_very_settings(tiny):
-    """Records, and the choice among the same candidates; what is missing is trained, and nothing is copied."""
+    """It serves records and the choice among the same candidates; the rest is trained, nothing is copied."""
     from highways.collection import index
 
     reference = tiny.folder / "results/reference"
@@ -141,7 +141,7 @@ def test_the_reference_serves_what_is_of_its_very_settings(tiny):
     shutil.rmtree(tiny.folder / "results/tiny")
     shutil.rmtree(tiny.folder / ".snakemake")
     configure(tiny)
-    assert trained(tiny.plan(*TABLE)) == ALL  # records: own
+    assert trained(tiny.plan(*TABLE)) == ALL  # `own` is the default
     configure(tiny, records="reference", experiments=depth(name="renamed"))
     tiny.snakemake(*TABLE[:3], "table_renamed")
     assert not (tiny.folder / "results/tiny/runs").exists()
@@ -196,7 +196,7 @@ def test_a_report_after_a_part_of_the_run_has_that_part(tiny):
 
 
 def test_nothing_that_is_committed_is_a_symbolic_link():
-    """A zip without links has the profiles all the same."""
+    """The profiles must survive a zip archive, which may hold no links."""
     parts = ("Snakefile", "config.yaml", "profiles", "workflow", "src", "tests", "docs")
     found = [path for part in parts for path in [ROOT / part, *(ROOT / part).rglob("*")] if path.is_symlink()]
     assert found == []

@@ -1,4 +1,4 @@
-# The tables and figures, from the records, with one target for each: table_depth, figure_depth and so on.
+# The tables and figures, made from the records. Each has its own target: table_depth, figure_depth and so on.
 
 
 wildcard_constraints:
@@ -60,7 +60,7 @@ rule figure:
         " --traces {params.results:q}/propagation --reference {params.reference:q} --out {params.results:q}/figures 2> {log:q}"
 
 
-# With what it is made from, so that a table whose records are missing is made again.
+# A target asks for the sources of its table or figure too, so that a missing source is made again.
 for (kind, name), item in FLOW.items.items():
 
     rule:

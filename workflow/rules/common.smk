@@ -1,4 +1,4 @@
-# Shared by the other files: the checked configuration with the runs it asks for, and what commands are told beside it.
+# Shared by the other files: the checked configuration, the runs that it asks for, and options of commands.
 
 import json
 import shlex
@@ -36,8 +36,8 @@ if ROOT == Path.cwd():
     REFERENCE = REFERENCE.relative_to(ROOT)
 try:
     check_profile(sys.argv, ROOT)
-    # Snakemake has merged the user's files by now, as YAML reads them: here they are read strictly, and rows of
-    # settings that a list of the user's has replaced come back for the other depths.
+    # Snakemake has already merged the user's files. Here they are read strictly, and the reference's rows of
+    # `settings` come back for depths that the user's list, which has replaced them all, does not name.
     for file in workflow.configfiles:
         config_files.read(file)
     config.update(config_files.completed(config))
@@ -46,7 +46,7 @@ try:
 except UserError as error:
     raise WorkflowError(f"configuration: {error}") from None
 
-# What commands are told and no number depends on: resources, not parameters, so that their change re-runs nothing.
+# Options that change no number. Trainings get them as resources, not params, so that a change re-runs none.
 DEVICE = config["device"]
 WEIGHTS = "--weights" if config["keep_weights"] else ""
 BUILT = ["native", *({run.kernel for run in FLOW.runs.values()} & {"mixed"})]
@@ -57,11 +57,11 @@ HEADINGS = {
     for item in own
 }
 
-# The analysis takes seconds and is made anew with any change of the configuration or the package; a training run
-# has only its specification and the code that determines its numbers.
+# The analysis takes seconds, so any change of the configuration or the package re-runs it. A training run
+# depends only on its specification and the code that determines its numbers.
 CONFIG = json.dumps(config, sort_keys=True)
 PACKAGE_CODE = provenance.package_code()
-# Taken once per method, not once per job: reading the modules is most of what a parse would cost.
+# Computed once per method, not once per job: reading the modules would dominate the time of a parse.
 TRAINING_CODE = {
     method: provenance.training_code(method)
     for method in {
@@ -74,14 +74,14 @@ TRACING_CODE = {
 }
 
 
-# With `--software-deployment-method conda` jobs run in the environment of environment.yml, by its name. Else in that
-# of Snakemake, and an edit of environment.yml re-runs nothing.
+# With `--software-deployment-method conda` jobs run in the environment of environment.yml, given by its name,
+# so that an edit of that file re-runs nothing. Without it they run in Snakemake's own environment.
 def environment(wildcards):
     asked = {one.name for one in workflow.deployment_settings.deployment_method}
     return "highways" if "CONDA" in asked else None
 
 
-# What a training writes at a place: the record, and the weights where the configuration keeps them.
+# The output files of a training at a place: the record, and the weights where the configuration keeps them.
 def trained(place):
     record = {"record": update(f"<results>/runs/{place}.json")}
     return record | (
@@ -89,12 +89,12 @@ def trained(place):
     )
 
 
-# Where a command finds a data set.
+# The options that tell a command where a data set is.
 def data_dir(dataset):
     return shlex.join(FLOW.place(dataset))
 
 
-# A run's input: none, once its data and the kernel are there.
+# The input function of a run: it waits until its data and the kernel are there, and then returns no file.
 def after_preparing(spec):
     checkpoints.ready.get(dataset=spec.dataset)
     return []

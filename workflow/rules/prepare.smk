@@ -1,5 +1,5 @@
-# What must be there before a training starts: its data and the native kernel. On the machine where Snakemake runs,
-# since a node of a cluster may have neither internet nor a compiler.
+# What must be there before a training starts: its data and the kernels. These rules run where Snakemake
+# runs, since a node of a cluster may have neither internet nor a compiler.
 
 
 localrules:
@@ -24,7 +24,7 @@ rule data:
         "highways data {wildcards.dataset:q} {resources.data_dir} --out {output:q} 2> {log:q}"
 
 
-# Where native cannot be built, trainings take another kernel, and the file says why.
+# Where native cannot be built, trainings use another kernel, and the output file says why.
 rule kernel:
     output:
         "<results>/prepared/kernel.txt",
@@ -41,8 +41,8 @@ rule kernel:
         "highways build --kernel {params.built:q} --out {output:q} 2> {log:q}"
 
 
-# A checkpoint, so that trainings wait for it and no more: data that are checked again, or a kernel that is built
-# again, re-run none that is done.
+# A checkpoint, so that trainings wait for it but do not depend on it: checking the data or building a kernel
+# again re-runs no finished training.
 checkpoint ready:
     input:
         "<results>/prepared/{dataset}.json",

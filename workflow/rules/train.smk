@@ -1,9 +1,9 @@
 # One training job per run record.
 #
-# A job re-runs when its own specification changes, or the code that determines its numbers (`code`, a fingerprint
-# without comments); plotting code and the settings of other runs do not count. A record that is there already, of
-# that very specification and code, stays: the job of a Snakemake that was killed may have written it. Checkpoints lie
-# beside the records and are not declared, so that a failed job keeps them.
+# A job re-runs when its own specification changes, or the code that determines its numbers (`code`, a
+# fingerprint that ignores comments); plotting code and the settings of other runs do not count. An existing
+# record of the same specification and code stays: the job of a killed Snakemake may have written it.
+# Checkpoints lie beside the records and are not declared as outputs, so a failed job keeps them.
 
 
 wildcard_constraints:

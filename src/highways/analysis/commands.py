@@ -35,7 +35,7 @@ def figure(name: str, config: Config, sources: Sources, out_folder: Path) -> Non
 
 
 def make_table(name: str, config: Config, sources: Sources) -> Table:
-    """The table of that name; a last note says how much of it is of the reference."""
+    """The table of that name; its last notes count the records and traces that come from the reference."""
     item = sections.item(config, "table", name)
     with titles_of(config):
         found: Table = item.function(config, sources.traces if item.traces is not nothing else sources.runs)
@@ -47,7 +47,7 @@ def with_notes(table: Table, notes: Iterable[str]) -> Table:
 
 
 def reference_notes(runs: Iterable[Run], traces: Iterable[Propagation], sources: Sources) -> list[str]:
-    """How many of these records and traces are not the user's own; nothing where all are."""
+    """Notes that count the records and the traces from the reference; a count of 0 has no note."""
     counts = {
         "records": frame.of_reference(runs, sources.runs),
         "traces": propagation.of_reference(traces, sources.traces),
@@ -64,14 +64,14 @@ def draw(name: str, config: Config, sources: Sources) -> Figure:
         return figure
 
 
-# What tells cells apart: the accuracies of two of them do not compare.
+# The keys that identify a cell: accuracies of different cells are not comparable.
 _NEVER_CHOSEN = ("dataset", "method", "network.depth", "epochs")
 
 
 def select(records: Sequence[Path], out_file: Path) -> None:
-    """Choose what the sweep records of one cell decide; SelectionError where they cannot.
+    """Write the settings chosen by the sweep records of a cell; SelectionError where none can be chosen.
 
-    The records must be of one data set, depth, method and length, and every candidate must have the same seeds.
+    The records must share data set, depth, method and epochs, and every candidate must have the same seeds.
     """
     documents = {path: record.read(path) for path in records}
     specs = {path: RunSpec.from_dict(document["spec"]) for path, document in documents.items()}
@@ -94,7 +94,7 @@ def select(records: Sequence[Path], out_file: Path) -> None:
         found = "; ".join(f"{settings}: {own}" for settings, own in seeds.items())
         raise SelectionError(f"select: every candidate needs the same seeds, found {found}")
     selection = selecting.select(rows)
-    if selection is None:  # every candidate diverged, and so, on record, will the other seeds
+    if selection is None:  # every candidate diverged: the first stands in, to put the other seeds on record
         selection = Selection(str(seeds.index[0]), dict.fromkeys(seeds.index))
     document = {"sweep": sweep_hash(map(key_of, documents.values())), **selection.to_dict()}
     write_text(out_file, json.dumps(document, indent=1) + "\n")

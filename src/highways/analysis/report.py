@@ -30,9 +30,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Shown:
-    """An item with what the page shows: HTML of a table, an embedded picture, or neither where nothing was run.
+    """An item as the page shows it: HTML of a table, an embedded picture, or neither where nothing was run.
 
-    problem: why it could not be made.
+    problem: why the item could not be made; else empty.
     """
 
     item: Item
@@ -52,7 +52,7 @@ def write(config: Config, sources: Sources, out: Path, *, artefacts: bool = True
     def tried(what: str, make: Callable[[], list[T]]) -> list[T]:
         try:
             return make()
-        except Exception as error:  # whatever is broken, the rest is worth having
+        except Exception as error:  # one broken part must not cost the rest of the page
             problems.append(f"{what}: {_reason(error)}")
             return []
 
@@ -104,7 +104,7 @@ def _appendix(runs: Mapping[str, Run], sources: Sources, notes: list[str]) -> li
 
 
 def _reason(error: Exception) -> str:
-    """In one line, why something could not be made."""
+    """The message of an error in one line, behind its type unless it is a UserError."""
     kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
     return kind + short(" ".join(str(error).split()))
 
@@ -114,7 +114,7 @@ def _shown(item: Item, config: Config, sources: Sources, out: Path | None) -> Sh
         return _made(item, config, sources, out)
     except NothingRun:
         return Shown(item)
-    except Exception as error:  # as above
+    except Exception as error:  # one broken item must not cost the rest of the page
         return Shown(item, problem=_reason(error))
 
 
@@ -134,11 +134,11 @@ def _made(item: Item, config: Config, sources: Sources, out: Path | None) -> Sho
 
 
 def _guesses(config: Config) -> list[dict[str, str]]:
-    """What the paper leaves open, with our value."""
+    """The points that the paper leaves open, each with our value."""
     backprop = [one for one in plan(config).of("depth") if one.method == "backprop"]
     swept = [one.choice.candidates for one in backprop if one.choice is not None]
     deep = [one.row["set"] for one in backprop if one.depth == 128]
-    conventions = asdict(Conventions(**config["conventions"]))  # with the defaults of those that are left out
+    conventions = asdict(Conventions(**config["conventions"]))  # with defaults for the keys left out
     own = {
         "backprop.learning_rates": sorted({one["learning.lr"] for one in swept[0] if "learning.lr" in one})
         if swept
@@ -154,7 +154,7 @@ def _guesses(config: Config) -> list[dict[str, str]]:
 
 
 def _departures(config: Config) -> list[str]:
-    """Where the configuration has another value than the paper prints."""
+    """A line per shared setting whose value in the configuration differs from the paper's."""
     return [
         f"{one.key}: {plain(ours)}, where the paper has {plain(one.value)} ({one.place})"
         for one in paper.shared()

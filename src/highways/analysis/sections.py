@@ -1,6 +1,6 @@
-"""Every table and figure, in the order of the report; the workflow, the report and the command line read it here.
+"""The list of all tables and figures, in the order of the report, for the workflow, report and command line.
 
-Imports neither pandas nor matplotlib: the workflow reads it with every parse.
+Imports neither pandas nor matplotlib, since the workflow imports this module whenever it parses.
 """
 
 from collections.abc import Callable, Iterable
@@ -32,12 +32,12 @@ def _finalist_runs(config: Config) -> list[Run]:
 class Item:
     """One table or figure: kind and name are those of `highways table` and `highways figure`.
 
-    text: what to see; for a figure it is the alternative text.
-    make: the function of this package that makes it, as module.function, of a configuration and a folder: that of
-        the traces where it is made from traces, else that of the runs.
-    place: of its like in the paper; empty for what goes beyond it.
-    experiment: what it shows; a configuration without it has no such item.
-    runs: what it is made from, if not all runs of its experiment. traces: likewise.
+    text: what the item shows; also the alternative text of a figure.
+    make: the function that makes it, as module.function of this package. It is called with a configuration
+        and a folder: that of the traces if `traces` is given, else that of the runs.
+    place: label and section of its counterpart in the paper; empty without one.
+    experiment: the experiment that it shows; a configuration without that has no such item.
+    runs: the runs that it uses, by default all of its experiment. traces: those it uses, by default none.
     """
 
     kind: str
@@ -396,7 +396,7 @@ _ROWS_OF_A_FIGURE = 60
 def sections(config: Config) -> dict[str, list[Item]]:
     """The tables and figures that a configuration asks for, under their headings.
 
-    Each experiment has a table and a figure of its name; one with very many rows has a table only.
+    Each experiment has a table of its name, and a figure unless it has over _ROWS_OF_A_FIGURE variants.
     """
     found = {heading: [item for item in items if item.of(config)] for heading, items in SECTIONS.items()}
     headings = {item.experiment: heading for heading, items in SECTIONS.items() for item in items}
@@ -418,17 +418,17 @@ def _of_block(name: str, title: str) -> tuple[Item, Item]:
 
 
 def _too_many(config: Config, experiment: str) -> bool:
-    """Whether an experiment has more rows than a figure can show; its table has them."""
+    """Whether an experiment has more variants than a figure can show."""
     return len(plan(config).of(experiment)) > _ROWS_OF_A_FIGURE
 
 
 def items(config: Config) -> dict[tuple[str, str], Item]:
-    """The same by kind and name."""
+    """The tables and figures that a configuration asks for, by kind and name."""
     return {(item.kind, item.name): item for own in sections(config).values() for item in own}
 
 
 def item(config: Config, kind: str, name: str) -> Item:
-    """The table or figure of that name; SpecError lists them where there is none."""
+    """The table or figure of that name; SpecError, which lists the known names, where it does not exist."""
     found = items(config)
     if (kind, name) not in found:
         raise SpecError(f"{kind}: {name!r} does not exist; it takes {', '.join(n for k, n in found if k == kind)}")

@@ -26,7 +26,7 @@ _MARKER = re.compile(r"<!-- table: (?!end )\S+ -->")
 
 
 class TextError(UserError):
-    """A text has no table to renew, or names one that does not exist."""
+    """A text has no table to renew, an unpaired marker, or an unknown table name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class Tables:
 
 
 def renew(path: Path, tables: Tables) -> None:
-    """Put the tables that the text names between their markers; TextError where it names none or a wrong one."""
+    """Rewrite the tables between markers of a text; TextError without a table or for an unknown name."""
     text = path.read_text(encoding="utf-8")
     if not _BLOCK.findall(text) or len(_BLOCK.findall(text)) != len(_MARKER.findall(text)):
         raise TextError(f"{path}: needs <!-- table: NAME --> and <!-- table: end --> around each table")
@@ -63,7 +63,7 @@ def renew(path: Path, tables: Tables) -> None:
 
 
 def _depth(title: str, depths: Iterable[int] = ()) -> Callable[[Tables], pd.DataFrame]:
-    """Accuracy against depth on one data set, at these depths or at all."""
+    """Accuracy against depth on one data set, at these depths or, if none is given, at all."""
 
     def frame(tables: Tables) -> pd.DataFrame:
         table = tables.frame("depth")
@@ -74,7 +74,7 @@ def _depth(title: str, depths: Iterable[int] = ()) -> Callable[[Tables], pd.Data
 
 
 def _stability(tables: Tables) -> pd.DataFrame:
-    """By how many points validation accuracy fell below its best so far, at most over epochs and seeds."""
+    """The largest drop of validation accuracy below its best so far, in points, over epochs and seeds."""
     drops = tables.table("depth").data.pivot(
         index=["dataset", "depth"], columns="method", values="validation_drop"
     )
@@ -85,7 +85,7 @@ def _stability(tables: Tables) -> pd.DataFrame:
 
 
 def _ablations(*names: str) -> Callable[[Tables], pd.DataFrame]:
-    """Some rows of the table of ablations, without the columns that they leave empty."""
+    """The named rows of the table of ablations, without columns that are empty in all of them."""
 
     def frame(tables: Tables) -> pd.DataFrame:
         titles = {variant.name: variant.title for variant in plan(tables.config).of("ablations")}
@@ -96,7 +96,7 @@ def _ablations(*names: str) -> Callable[[Tables], pd.DataFrame]:
 
 
 def _strength(tables: Tables) -> pd.DataFrame:
-    """Accuracy by the strength of the highways, ours and that of the same product with the paper's sigma_v."""
+    """Accuracy by highway strength alpha, with the alpha of equal alpha * sigma_v at the paper's sigma_v."""
     printed = printed_sigma_v()
     factor = tables.config["highway"]["sigma_v"] / printed
     other = f"α of the same product with σ_v = {printed:g}"
@@ -110,7 +110,7 @@ def _strength(tables: Tables) -> pd.DataFrame:
 
 
 def _rates(tables: Tables) -> pd.DataFrame:
-    """Vanilla PC by learning rate, on the seed of the sweep."""
+    """Vanilla PC's accuracy per learning rate, on the seed of the sweep: a row per depth."""
     columns = {}
     for variant in plan(tables.config).of("ablations"):
         if variant.name == "pc_rates":

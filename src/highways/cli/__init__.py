@@ -45,13 +45,13 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"highways: error: a file that should hold text does not ({error})", file=sys.stderr)
     except MemoryError as error:
         print(f"highways: error: out of memory ({error})", file=sys.stderr)
-    except RuntimeError as error:  # torch has no MemoryError
+    except RuntimeError as error:  # what torch raises when it is out of memory
         if not re.search("allocate memory|out of memory", str(error)):
             raise
         print(f"highways: error: out of memory ({str(error).splitlines()[0]})", file=sys.stderr)
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # the reader of our output, such as `head`, has had enough
+    except BrokenPipeError:  # the reader of our output, such as `head`, has closed it
         sys.stderr.close()
     except OSError as error:
         where = f"{short(str(error.filename), 1000)}: " if error.filename else ""
@@ -60,11 +60,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _settle_surroundings() -> None:
-    """What the user's terminal says about windows and letters stops no command."""
+    """Make commands independent of the matplotlib backend and the encoding that the terminal sets."""
     os.environ.pop("MPLBACKEND", None)  # figures are files; a notebook's backend need not be installed here
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # not every locale has an alpha
+            stream.reconfigure(errors="replace")  # not every encoding has the letter alpha
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""`highways table`, `figure` and `select`: from records to what a reader sees."""
+"""`highways table`, `figure` and `select`: make tables, figures and choices of settings from records."""
 
 import argparse
 import sys
@@ -14,11 +14,11 @@ def add_analysis(commands: Any) -> None:
         "table",
         _table,
         "build a table of the paper from the records",
-        "Cells that were not run say so.",
+        "A cell that was not run says so.",
     )
     figure = command(commands, "figure", _figure, "draw a figure of the paper from the records")
     for parser, folder in ((table, "tables"), (figure, "figures")):
-        parser.add_argument("name", help="a wrong name lists the right ones")
+        parser.add_argument("name", help="an unknown name lists all names")
         add_config(parser)
         add_sources(parser)
         add_folder(parser, "--out", folder, f"of the {folder}")
@@ -28,7 +28,7 @@ def add_analysis(commands: Any) -> None:
         _select,
         "choose the learning rate, and what else was swept, on validation accuracy",
     )
-    select.add_argument("records", type=Path, nargs="+", metavar="RECORD", help="the sweep of one cell")
+    select.add_argument("records", type=Path, nargs="+", metavar="RECORD", help="records of one sweep")
     select.add_argument("--out", type=Path, required=True, metavar="FILE", help="for `train --selection`")
 
 

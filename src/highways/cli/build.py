@@ -1,4 +1,4 @@
-"""`highways build`."""
+"""`highways build`: builds the kernels in C++."""
 
 import argparse
 import sys
@@ -16,7 +16,7 @@ def add_build(commands: Any) -> None:
         "build",
         _build,
         "build the kernels in C++ now, and print where they are",
-        "Training builds it on first use; on a cluster, build it once per kind of processor, after which no\n"
+        "Training builds a kernel on first use. On a cluster, build once per kind of processor; then no\n"
         "machine of that kind needs a compiler. $CXX names the compiler; $HIGHWAYS_CACHE the folder, which must\n"
         "belong to you or root and be writable by no other.",
     )
@@ -31,7 +31,7 @@ def add_build(commands: Any) -> None:
         "--out",
         type=Path,
         metavar="FILE",
-        help="write there what was built; or, where that fails, why, and go on",
+        help="write the paths of the built kernels there; where a build fails, write why, and exit with 0",
     )
 
 
@@ -46,7 +46,7 @@ def _build(options: argparse.Namespace) -> int:
         try:
             built.append(str(library(kernel)))
         except BuildError as error:
-            without = "`batched` serves" if kernel == "native" else "runs that ask for it fail; ask for none"
+            without = "`batched` is used" if kernel == "native" else "runs that ask for it fail; ask for none"
             built.append(f"the {kernel} kernel cannot be built: {error}; without it {without}")
             if options.out is None:
                 raise UserError(built[-1]) from None

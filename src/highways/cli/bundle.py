@@ -1,4 +1,4 @@
-"""`highways bundle` and `highways collect`: runs on other machines, and records from anywhere."""
+"""`highways bundle` and `highways collect`: pack runs for other machines, and take in finished records."""
 
 import argparse
 import sys
@@ -32,7 +32,7 @@ def add_bundle(commands: Any) -> None:
         "  highways collect highways-bundle",
     )
     bundle.add_argument("--only", default="", metavar="TEXT", help="runs whose path contains this")
-    add_folder(bundle, "--selections", "selections", "of the choices made")
+    add_folder(bundle, "--selections", "selections", "of the settings that `select` chose")
     add_data_dir(bundle)
     bundle.add_argument("--out", type=Path, default=Path("highways-bundle.tar.gz"), metavar="FILE")
     collect = command(
@@ -40,14 +40,14 @@ def add_bundle(commands: Any) -> None:
         "collect",
         _collect,
         "take finished records that the configuration asks for",
-        "Each is found by its specification and checked. Exit code 1 where none was taken.\n\n"
+        "Each is found by its specification and checked. Exit code 1 if none was taken into --runs.\n\n"
         "  highways collect highways-bundle                            a bundle's records, into --runs\n"
         "  highways collect results --into results/reference           yours, into the reference: records, the\n"
         "                                                              choices they decide, traces, its index\n"
         "  highways collect results/reference --into results/reference its index, after a change by hand",
     )
-    collect.add_argument("folder", type=Path, help="an unpacked bundle in which run.py has run, or one of records")
-    collect.add_argument("--into", type=Path, metavar="FOLDER", help="take them into this reference, not --runs")
+    collect.add_argument("folder", type=Path, help="a bundle in which run.py has run, or a folder of records")
+    collect.add_argument("--into", type=Path, metavar="FOLDER", help="copy to this reference, not to --runs")
     add_reference(bundle)
     for parser in (bundle, collect):
         add_config(parser)

@@ -1,4 +1,4 @@
-"""`highways data`."""
+"""`highways data`: finds, downloads and checks a data set."""
 
 import argparse
 import json
@@ -55,7 +55,7 @@ def _known(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _may_complete(dataset: str) -> bool:
-    """Whether files that are missing are missing where downloads go."""
+    """Whether a download could complete a data set: it has no files, or has them in the download folder."""
     from highways import data
 
     try:

@@ -1,4 +1,4 @@
-"""`highways evaluate`."""
+"""`highways evaluate`: compares the accuracy of kept weights with the record."""
 
 import argparse
 from pathlib import Path
@@ -18,7 +18,7 @@ def add_evaluate(commands: Any) -> None:
         "evaluate",
         _evaluate,
         "measure the accuracy of kept weights and compare it with the record",
-        f"Exit code {OTHER} where it is another one.\n\n"
+        f"Exit code {OTHER} where they differ.\n\n"
         "  highways train --dataset mnist --depth 8 --method hep --out hep.json --weights hep.npz\n"
         "  highways evaluate hep.json --weights hep.npz",
     )

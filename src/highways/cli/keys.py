@@ -1,4 +1,4 @@
-"""The keys of a specification: their list for `--help-keys`, and the one that was meant."""
+"""The keys of a specification: their list for `--help-keys`, and the closest one to a wrong key."""
 
 import argparse
 import dataclasses
@@ -24,7 +24,7 @@ _METHODS_WITH = {
 
 
 class Key(NamedTuple):
-    """A dotted key; `methods` that have it, where these are not all."""
+    """A dotted key, its allowed values, its default, and the methods that have it (empty for all methods)."""
 
     name: str
     takes: str
@@ -55,11 +55,11 @@ def _word(value: Any) -> str:
 
 
 def keys_of(spec: RunSpec) -> list[str]:
-    """The keys of this one."""
+    """The dotted keys of a specification, except those of `data`."""
     found: list[str] = []
     for field in dataclasses.fields(spec):
         value = getattr(spec, field.name)
-        if field.name == "data":  # what the files hold, which no option changes
+        if field.name == "data":  # describes the files, so no option changes it
             continue
         if dataclasses.is_dataclass(value):
             found += [f"{field.name}.{key.name}" for key in dataclasses.fields(value)]
@@ -69,7 +69,7 @@ def keys_of(spec: RunSpec) -> list[str]:
 
 
 def closest(given: str, known: Iterable[str]) -> str | None:
-    """The key that was probably meant: of the same last part, else of the most similar spelling."""
+    """The known key with the last part of `given`, else the most similar one; None where there is neither."""
     known, given = list(known), given[:100]
     same = [key for key in known if key.rpartition(".")[2] == given.rpartition(".")[2]]
     return next(iter([*same, *difflib.get_close_matches(given, known, n=1)]), None)
@@ -87,7 +87,5 @@ class HelpKeys(argparse.Action):
         for row in rows:
             methods = f"  [{row.methods}]" if row.methods else ""
             print(f"{row.name:<{name}}  {row.default:<{default}}  {row.takes}{methods}")
-        print(
-            "\nA cell of the configuration has the settings of its depth; a default holds where it says nothing."
-        )
+        print("\nIn a cell of the configuration, its values and those of the depth replace these defaults.")
         parser.exit()

@@ -53,8 +53,8 @@ def add_cost(commands: Any) -> None:
         "cost",
         _cost,
         "operations and core-hours of a configuration",
-        "Seconds come from two constants of the machine,\nby default those of one core with AVX-512; "
-        "--calibrate measures them here (seconds).",
+        "Seconds come from constants of the machine,\nby default those of one core with AVX-512; "
+        "--calibrate measures two of them here (seconds).",
     )
     add_config(parser)
     add_runs(parser)

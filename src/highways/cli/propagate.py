@@ -24,7 +24,7 @@ from highways.specs.fields import SpecError
 from highways.specs.run import Inference
 from highways.training.interruption import Interrupted, ended_by_signals
 
-# What is relaxed, and the defaults; None is that of the configuration.
+# The options of what to relax, with their defaults; None stands for the configuration's value.
 _WHAT: dict[str, Any] = {
     "network": "paper",
     "method": "pc",
@@ -45,8 +45,8 @@ def add_propagate(commands: Any) -> None:
         commands,
         "propagate",
         _propagate,
-        "relax one image for long and trace the error of every layer",
-        "Prints the error of some layers, and leaves a trace that the figures are made from.\n\n"
+        "relax one image for many steps and trace the error of every layer",
+        "Prints the error of some layers, and writes a trace, from which figures are made.\n\n"
         "  highways propagate --network plain --method pc\n"
         "  highways propagate --method hep --optimizer adam --eps 1e-2 --step-size 0.1\n\n"
         "networks:\n" + "\n".join(f"  {name:<8}{text}" for name, text in NETWORKS.items()),
@@ -67,11 +67,11 @@ def add_propagate(commands: Any) -> None:
     what.add_argument(
         "--form",
         choices=("plain", "deviations"),
-        help="deviations: no floor at the rounding of the states (default: plain)",
+        help="deviations: small errors are not lost in the rounding of the states (default: plain)",
     )
     what.add_argument("--spec", metavar="JSON", help="a whole specification as JSON text")
     how = parser.add_argument_group("how")
-    how.add_argument("--weights", type=Path, metavar="FOLDER", help="of the snapshots of a trained network")
+    how.add_argument("--weights", type=Path, metavar="FOLDER", help="`snapshots` of a trained network")
     add_data_dir(how)
     how.add_argument("--out", type=Path, metavar="FILE", help="the trace (default: propagation/<path>.npz)")
     how.add_argument("--quiet", action="store_true", help="no progress, no numbers")
@@ -146,7 +146,7 @@ def _wanted(options: argparse.Namespace) -> Propagation:
     found = untrained(config, wanted["network"], wanted["method"], wanted["depth"], wanted["seed"], inference)
     if found.run.inference is None:
         for name in [name for name in given if name in _OF_RELAXATION]:
-            said = f"{wanted['method']!r} has its errors by its own inference or by one sweep, at its own settings"
+            said = f"{wanted['method']!r} does not use it: its errors come from a sweep or own inference"
             raise SpecError(f"--{name.replace('_', '-')}: method {said}")
     return replace(found, form=wanted["form"], run=replace(found.run, dtype=wanted["dtype"]))
 

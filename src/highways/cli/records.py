@@ -1,4 +1,4 @@
-"""`highways records`."""
+"""`highways records`: lists the records that a configuration asks for."""
 
 import argparse
 import sys

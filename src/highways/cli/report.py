@@ -1,4 +1,4 @@
-"""`highways verdict` and `highways report`: does the paper hold?"""
+"""`highways verdict` and `highways report`: judge the paper's claims, and write every table and figure."""
 
 import argparse
 import sys
@@ -37,7 +37,7 @@ def add_report(commands: Any) -> None:
         "From records and traces alone: nothing is trained. What was not run says so.\n"
         "Exit code 1 where something could not be made, such as from a broken trace; the rest is made.",
     )
-    add_folder(report, "--out", "", "that gets all")
+    add_folder(report, "--out", "", "for all outputs")
     report.add_argument(
         "--only-page",
         action="store_true",

@@ -1,4 +1,4 @@
-"""What the commands share."""
+"""Options, and readers of their values, that several commands share."""
 
 import argparse
 import sys
@@ -46,14 +46,14 @@ def add_runs(parser: argparse.ArgumentParser) -> None:
 
 
 def add_sources(parser: argparse.ArgumentParser) -> None:
-    """What tables and figures are made from: the user's records and traces, and the reference behind them."""
+    """Options for what tables and figures are made from: the user's records and traces, and the reference."""
     add_runs(parser)
     add_folder(parser, "--traces", "propagation", "of the traces of `propagate`")
     add_reference(parser)
 
 
 def add_folder(parser: argparse.ArgumentParser, name: str, below: str, of_what: str) -> None:
-    """A folder that is by default below the results of the configuration; `read_config` settles it."""
+    """An option for a folder, by default below the results of the configuration, which `read_config` sets."""
     place = f"RESULTS/{below}" if below else "RESULTS"
     text = f"folder {of_what} (default: {place}; RESULTS is pathvars.results of the configuration, else results)"
     parser.add_argument(name, type=Path, default=_BelowResults(below), metavar="FOLDER", help=text)
@@ -61,7 +61,7 @@ def add_folder(parser: argparse.ArgumentParser, name: str, below: str, of_what: 
 
 @dataclass(frozen=True)
 class _BelowResults:
-    """A default that the configuration decides."""
+    """A default folder, to be placed below the results of the configuration."""
 
     below: str
 
@@ -73,7 +73,7 @@ def add_reference(parser: argparse.ArgumentParser) -> None:
 
 
 def read_sources(options: argparse.Namespace, config: Config) -> Sources:
-    """The user's records and traces, with those of the reference behind them."""
+    """The user's records and traces, with those of the reference as fallback."""
     reference = Reference.read(options.reference)
     return Sources(
         Results(options.runs, reference.runs(all_runs(config))),
@@ -83,12 +83,12 @@ def read_sources(options: argparse.Namespace, config: Config) -> Sources:
 
 
 def own_and_reference(options: argparse.Namespace, runs: Mapping[str, Run]) -> Results:
-    """The records of the user, with those of the reference behind them."""
+    """The user's records, with those of the reference as fallback."""
     return Results(options.runs, Reference.read(options.reference).runs(runs))
 
 
 def counted_records(options: argparse.Namespace, config: Config, runs: Mapping[str, Run]) -> Folder:
-    """What the workflow does not train: of the reference only where the configuration says so."""
+    """The records that the workflow counts as made: the reference's only with `records: reference`."""
     return own_and_reference(options, runs) if config["records"] == "reference" else Results(options.runs)
 
 
@@ -101,15 +101,15 @@ def add_device(parser: argparse._ActionsContainer) -> None:
 
 
 def stopped(stop: Interrupted) -> int:
-    """Say that a training was stopped; its exit code."""
+    """Report on standard error that a training was stopped; returns the exit code."""
     print(f"highways: stopped by {stop}; the same command resumes from the checkpoint", file=sys.stderr)
     return stop.exit_code
 
 
 def read_config(options: argparse.Namespace) -> Config:
-    """The whole configuration of a file or a JSON text, which may hold a part of one.
+    """The whole configuration, from a file or JSON text that may hold a part of it; SpecError names the key.
 
-    Folders that the options leave to it are settled with it.
+    It also sets the folders in `options` whose defaults lie below the results of the configuration.
     """
     from highways.experiments.config_files import completed
 
@@ -123,7 +123,7 @@ def read_config(options: argparse.Namespace) -> Config:
 
 
 def read_data_block(options: argparse.Namespace) -> Config:
-    """The same, without the runs that it asks for, which need the data to be there."""
+    """The configuration as `read_config` does, but without its runs, which need the data sets to exist."""
     from highways.experiments.config_files import completed, read
 
     text: str = options.config
@@ -134,7 +134,7 @@ def read_data_block(options: argparse.Namespace) -> Config:
 def data_place(options: argparse.Namespace, spec: RunSpec) -> str | None:
     """Where the data of a run are: --data-dir, else what the configuration says of an own data set.
 
-    None are the usual places. A run on the project's data sets needs a record only, without a configuration.
+    None means the usual places. A run on a data set of the project needs no configuration.
     """
     given: str | None = options.data_dir
     if spec.data is None or given is not None or (options.config == CONFIG and not Path(CONFIG).exists()):
@@ -147,7 +147,7 @@ def data_place(options: argparse.Namespace, spec: RunSpec) -> str | None:
 def read_spec(text: str) -> RunSpec:
     """A spec from JSON text, or from a file that holds one, or from a record.
 
-    One that is no record's says nothing in vain; those of records are as they were made.
+    SpecError for a convention that changes nothing in the run, except in a record.
     """
     where = "--spec"
     if not text.lstrip().startswith("{"):

@@ -1,4 +1,4 @@
-"""`highways train`."""
+"""`highways train` and `highways profile`: train a network, or time a training."""
 
 import argparse
 import re
@@ -76,7 +76,7 @@ def add_profile(commands: Any) -> None:
         "profile",
         _profile,
         "show where the time of a run goes",
-        "Times some real batches, and prints an epoch by its parts.\n\n"
+        "Times some real batches, and prints the seconds that each part takes per epoch.\n\n"
         "  highways profile --dataset mnist --depth 8 --method hep",
     )
     _add_what(parser)
@@ -102,12 +102,12 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="change a key of the specification, such as learning.lr=1e-4 (may be given again)",
     )
-    what.add_argument("--help-keys", action=HelpKeys, help="list these keys with what they take, and exit")
-    what.add_argument("--selection", metavar="FILE", type=Path, help="take the settings that `select` chose")
+    what.add_argument("--help-keys", action=HelpKeys, help="list these keys and their values, and exit")
+    what.add_argument("--selection", metavar="FILE", type=Path, help="use the settings that `select` chose")
 
 
 def _add_how(parser: argparse.ArgumentParser) -> Any:
-    how = parser.add_argument_group("how to run it (the numbers depend on it by rounding alone)")
+    how = parser.add_argument_group("how to run it (this changes results by rounding only)")
     add_data_dir(how)
     add_device(how)
     how.add_argument("--threads", type=int, default=1, help="default: %(default)s, the fastest for many runs")
@@ -145,7 +145,7 @@ def _train(options: argparse.Namespace) -> int:
     if refuse_to_replace(out, spec, options.renew, options.kernel):
         if kept is None or _weights_are_there(spec, out, kept, options.renew):
             with suppress(InUseError), only_one(out):
-                # Of a run that was killed after writing its record; one that was to renew it may go on.
+                # What a run left that was killed after its record; the checkpoint of a --renew run is kept.
                 tidy(out, ended=refuse_to_replace(out, spec, True, options.kernel))
             other = ", made by other code" if status.by_other_code(out) else ""
             print(f"{out} is there already{other}; delete it to run it again", file=sys.stderr)
@@ -170,7 +170,7 @@ def _train(options: argparse.Namespace) -> int:
 
 
 def _weights_are_there(spec: RunSpec, out: Path, kept: Path, renew: bool) -> bool:
-    """Whether the weights of the record are; WeightsError where something else is in their place."""
+    """Whether `kept` holds the weights of the record `out`; WeightsError where it holds something else."""
     with ended_by_signals():
         from highways import weights
 
@@ -192,7 +192,7 @@ def _keeps(result: Mapping[str, Any], kept: Path) -> str:
 
 
 def _wanted(options: argparse.Namespace) -> tuple[RunSpec, RunSpec]:
-    """The spec that the options name, and the same with the changes that they make to it."""
+    """The spec that the options name, and that spec with the changes of `--set`."""
     if not 1 <= options.threads <= 1024:
         raise SpecError(f"--threads: {options.threads} is out of range; it takes a whole number from 1 to 1024")
     spec = _spec(options)
@@ -230,7 +230,7 @@ def _spec(options: argparse.Namespace) -> RunSpec:
 
 
 def _say_what_is_open(options: argparse.Namespace, variant: Variant | None) -> None:
-    """Say where the settings of a cell are not those of the first experiment, or are one of several there."""
+    """Report where the first experiment has no such cell, or has several values of a key in it."""
     if variant is None:
         if options.config != CONFIG:
             where = f"the settings are those of depth {options.depth}"
@@ -241,14 +241,14 @@ def _say_what_is_open(options: argparse.Namespace, variant: Variant | None) -> N
     for key in (*variant.varied, *variant.scaled, *chosen):
         if key not in given:
             print(
-                f"highways: {variant.experiment} has several values of {key}; this run takes that of the depth, "
-                f"or --set {key}=VALUE",
+                f"highways: {variant.experiment} has several values of {key}; this run uses the depth's; "
+                f"choose another with --set {key}=VALUE",
                 file=sys.stderr,
             )
 
 
 def _of_depth(changes: list[str]) -> dict[str, Any]:
-    """Those of `--set` that a row of `settings` would give; the rest is checked with the specification."""
+    """The values of `--set` for keys that a row of `settings` gives; `_changed` checks all values."""
     pairs = (change.partition("=") for change in changes)
     return {key: _value(text) for key, equals, text in pairs if equals and key in OF_DEPTH}
 

@@ -1,4 +1,4 @@
-"""Runs for a machine that has torch and numpy only: packed into one file; `collection` takes them back."""
+"""Packs runs into one file for a machine that has torch and numpy only; `collection` reads their records."""
 
 import io
 import json
@@ -82,9 +82,9 @@ class BundleError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class Packed:
-    """What a bundle holds: the runs by path, and those left out since their settings are not chosen yet.
+    """The runs of a bundle by path, and the paths of runs left out because their settings are not chosen yet.
 
-    kernels: those that are asked for, by path.
+    kernels: the kernel of each run that asks for one, by path.
     """
 
     runs: dict[str, RunSpec]
@@ -99,9 +99,9 @@ def choose(
     pattern: str = "",
     chosen_before: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Packed:
-    """The unfinished runs whose path contains a pattern, with the settings that have been chosen.
+    """The unfinished runs whose path contains `pattern`, with their chosen settings filled in.
 
-    chosen_before: settings by the name of their selection, for those that are not below `selections`.
+    chosen_before: chosen settings by selection name, used where `selections` has no usable file of that name.
     """
     chosen, waiting = {}, []
     runs = list(runs)
@@ -124,7 +124,7 @@ def choose(
 
 
 def _files(name: str, data_dir: str | None) -> dict[str, Path]:
-    """The checked files of a data set, by their places in the bundle."""
+    """The checked files of a data set, by their paths in the bundle."""
     data.verify(name, data_dir)
     if not data.SOURCES[name].torchvision:  # the excerpt comes with the package
         return {}
@@ -142,9 +142,9 @@ def _own_files(name: str, data_dir: str | None, own: OwnImages) -> dict[str, Pat
 
 
 def pack(packed: Packed, places: Mapping[str, str | None], out: Path) -> None:
-    """Write the bundle: this package, the data sets, one file per run and what runs them.
+    """Write the bundle: this package, the data sets, one spec file per run and the script that runs them.
 
-    places: where each data set is, None for the usual places.
+    places: where each data set is; None means the usual places. BundleError where there is no run to pack.
     """
     if not packed.runs:
         left = f"; {len(packed.waiting)} wait for settings that are not chosen yet" if packed.waiting else ""
@@ -163,9 +163,7 @@ def pack(packed: Packed, places: Mapping[str, str | None], out: Path) -> None:
         with tarfile.open(temporary, "w:gz", compresslevel=5, dereference=True) as archive:
             for name, path in sources.items():
                 if not path.is_file():
-                    raise BundleError(
-                        f"{path}: not a file, or a link to none; the other machine could not read it"
-                    )
+                    raise BundleError(f"{path}: not a file, or a broken link; it cannot be packed")
                 archive.add(path, f"{_NAME}/{name}", recursive=False)
             for name, text in texts.items():
                 content = text.encode()

@@ -1,4 +1,4 @@
-"""Configurations as files: YAML read strictly, and a part of one merged over the reference `config.yaml`."""
+"""Reads configuration files, in strict YAML, and merges a partial one over the reference `config.yaml`."""
 
 from collections.abc import Hashable, Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ _VALUES, _NESTING = 100_000, 50
 
 
 class _Strict(yaml.SafeLoader):
-    """YAML in which a key stands once; PyYAML takes the last of two."""
+    """YAML that refuses duplicate keys; PyYAML alone keeps the last of two."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen = set()
@@ -30,7 +30,7 @@ class _Strict(yaml.SafeLoader):
 
 
 def read(path: str | Path) -> Any:
-    """What a YAML file says; SpecError, in one line that names it, where it cannot be read."""
+    """The document of a YAML file; SpecError, in one line that names the file, where it cannot be read."""
     try:
         document = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_Strict)
         _bounded(document)
@@ -40,7 +40,7 @@ def read(path: str | Path) -> Any:
         raise SpecError(f"{path}: {error}") from None
     except RecursionError:
         raise SpecError(f"{path}: cannot be read as YAML (nested too deeply)") from None
-    except (OSError, ValueError, yaml.YAMLError) as error:  # a number or a date may be none
+    except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError: an invalid number or date
         raise SpecError(f"{path}: cannot be read as YAML ({short(' '.join(str(error).split()))})") from None
     return document
 
@@ -52,7 +52,7 @@ _REMEDY = (
 
 
 def _bounded(document: Any) -> None:
-    """SpecError for aliases of more values than memory holds or of themselves, and for numbers of pages."""
+    """SpecError for too many values (aliases counted), too deep nesting (self-aliases) or a huge integer."""
     count, level = 0, [document]
     for _ in range(_NESTING):
         below: list[Any] = []
@@ -70,22 +70,22 @@ def _bounded(document: Any) -> None:
 
 
 def reference() -> Path | None:
-    """The configuration that others are merged over: that of the current folder, else that of the checkout."""
+    """The `config.yaml` that others are merged over: the current folder's, else the checkout's, else None."""
     return next((path for path in (Path(NAME), _CHECKOUT / NAME) if path.is_file()), None)
 
 
 def completed(document: Any) -> Any:
-    """A part of a configuration laid over the reference, as Snakemake does with a configfile.
+    """A partial configuration merged over the reference, as Snakemake merges a configfile.
 
-    Mappings are merged key by key and lists replaced, but for the rows of `settings`, which are replaced by depth.
-    A whole configuration stays as it is, with the rows of the reference for depths that it lacks.
+    Mappings are merged key by key. Lists are replaced, except `settings`, whose rows are replaced by depth.
+    A whole configuration keeps its values and gains the reference's rows for depths that it lacks.
     """
     base = reference()
     return merged(read(base), document) if base is not None and isinstance(document, Mapping) else document
 
 
 def merged(base: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration with a part of one laid over it."""
+    """`part` merged over `base`; rows of `settings` are replaced by depth."""
     found = _merged(base, part)
     rows = part.get("settings")
     if _rows(rows) and _rows(base.get("settings")):
@@ -104,5 +104,5 @@ def _merged(base: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rows(rows: Any) -> bool:
-    """Whether rows have depths; what is wrong otherwise is said when the whole is checked."""
+    """Whether every row has a depth; `configuration.validate` reports malformed rows later."""
     return isinstance(rows, list) and all(isinstance(row, Mapping) and "depth" in row for row in rows)

@@ -12,7 +12,7 @@ from highways.methods import METHODS
 from highways.propagation.spec import Propagation
 from highways.specs.fields import SpecError
 
-# The tables and figures that are not those of an experiment of their name.
+# Names of tables and figures that no experiment makes; an experiment may not use them.
 TAKEN = (
     *("adam_steps", "architecture", "baseline_gradients", "convergence", "convergence_adam", "floor", "gradients"),
     *("optimizer", "predictions", "propagation", "propagation_adam", "propagation_methods"),
@@ -21,7 +21,7 @@ TAKEN = (
 
 
 def load(path: str | Path) -> dict[str, Any]:
-    """Read a YAML configuration, or a part of one over the reference, and check it; SpecError names the key."""
+    """Read and check a YAML configuration, merged over the reference if partial; SpecError names the key."""
     from highways.experiments.config_files import completed, read, reference
 
     document, base = read(path), reference()
@@ -34,14 +34,14 @@ def load(path: str | Path) -> dict[str, Any]:
 
 
 def validate(document: Any) -> dict[str, Any]:
-    """Check the keys and types of a configuration, then all it asks for; returns it unchanged."""
+    """Check a configuration and every run and relaxation that it asks for; returns it unchanged."""
     expand(document)
     config: dict[str, Any] = document
     return config
 
 
 def expand(document: Any) -> tuple[dict[str, Run], dict[str, Propagation]]:
-    """Check a configuration as `validate` does; all the runs and relaxations that it asks for, by path."""
+    """Check a configuration; returns its runs and its relaxations, each by path. SpecError names the key."""
     from highways.schema import first_problem
 
     problem = first_problem("config", document)
@@ -69,7 +69,7 @@ def all_runs(config: Config) -> dict[str, Run]:
 
 
 def _check_propagation(config: Config) -> None:
-    """Names and numbers that would otherwise be passed over in silence."""
+    """SpecError for layers, methods or epochs of the block `propagation` that cannot be traced."""
     block = config["propagation"]
     if block is None:
         return
@@ -94,7 +94,7 @@ def _check_propagation(config: Config) -> None:
 
 
 def _check_once(block: str, key: str, entries: list[Mapping[str, Any]]) -> None:
-    """Two entries of one name would share their records, and of two rows for a depth one would not count."""
+    """SpecError for two entries with the same `key`, which would share records or hide a row of settings."""
     seen = set()
     for entry in entries:
         if entry[key] in seen:

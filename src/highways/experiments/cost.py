@@ -1,7 +1,7 @@
-"""The cost model: operations, seconds and memory of a run, before anyone starts it. Imports no torch.
+"""The cost model: predicts the operations, seconds and memory of a run. Imports no torch.
 
 Operations count matrix products only (a multiplication and an addition are two). Seconds follow from them by
-two constants of a machine and kernel; `calibrate` measures these.
+the constants of a machine and kernel in `Rates`; `calibrate` measures two of the three.
 """
 
 import math
@@ -15,8 +15,8 @@ from highways.specs.run import RunSpec
 
 @dataclass(frozen=True)
 class Rates:
-    """gflops: products per second in the E-step, with all that goes with them; call_seconds: fixed cost of one
-    inference step; layer_seconds: fixed cost of one layer under backpropagation."""
+    """gflops: GFLOP/s of the E-step's products, elementwise work included; call_seconds: fixed cost of one
+    inference step; layer_seconds: fixed cost of one layer per weight step or pair of sweeps."""
 
     gflops: float = 70.0
     call_seconds: float = 1e-4
@@ -28,12 +28,12 @@ MEASURED = Rates()
 
 
 def updates(spec: RunSpec) -> int:
-    """Batches of a run, each an update of most rules."""
+    """The number of batches of a run; most rules make one update per batch."""
     return spec.epochs * math.ceil(spec.images.train / spec.batch_size)
 
 
 def step_operations(spec: RunSpec) -> float:
-    """Operations of one inference step on one batch: two products per hidden matrix and for the output."""
+    """Operations of one inference step on one batch: two products per matrix but W_0, one per highway."""
     width, batch, classes = spec.network.width, spec.batch_size, spec.images.classes
     chain = 2 * 2 * batch * (width * width * (spec.network.depth - 2) + width * classes)
     return float(chain + 2 * batch * width * classes * len(spec.endpoints))
@@ -47,7 +47,7 @@ def sweep_operations(spec: RunSpec) -> float:
 
 
 def of_method(spec: RunSpec) -> Cost:
-    """What the method costs beside what its specification says; SpecError where its entry does not say it."""
+    """The cost of the method beyond its section `inference`; SpecError where METHODS gives it no cost."""
     cost = METHODS[spec.method].cost
     if cost is None:
         raise SpecError(f"method {spec.method!r} has no cost; give its entry of METHODS one (specs/registry.py)")
@@ -55,9 +55,7 @@ def of_method(spec: RunSpec) -> Cost:
 
 
 def operations(spec: RunSpec) -> float:
-    """Operations of a whole run: per batch a sweep, E-steps and two sweeps' worth per step on the weights;
-    validation.
-    """
+    """Operations of a run: per batch the sweeps (two per weight step) and inference steps; the validation."""
     own = of_method(spec)
     sweeps = 1 + 2 * own.weight_steps + own.sweeps
     per_update = sweeps * sweep_operations(spec) + own.steps * step_operations(spec)
@@ -79,7 +77,7 @@ def seconds(spec: RunSpec, rates: Rates = MEASURED) -> float:
 
 
 def extra_parameters(spec: RunSpec) -> tuple[int, bool]:
-    """How many numbers a method keeps beside the weights, all of them feedback, and whether it learns them."""
+    """The number of feedback parameters that a method keeps beside the weights; whether it learns them."""
     width, own = spec.network.width, of_method(spec)
     direct = len(spec.endpoints) + own.direct
     return direct * width * spec.images.classes + own.neighbours * width**2, own.learned
@@ -96,7 +94,7 @@ def memory_mb(spec: RunSpec) -> int:
 
 
 def calibrate(kernel: str) -> Rates:
-    """Measure the constants of this machine by timing an E-step of a shallow and a deep network (seconds)."""
+    """Measure `gflops` and `call_seconds` of this machine from E-steps at depths 4 and 32; takes seconds."""
     import time
 
     import torch

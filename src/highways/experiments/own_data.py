@@ -25,7 +25,7 @@ TITLES = {
 
 
 def check(config: Config) -> None:
-    """SpecError for an entry without a source or with two, and for a name that is taken."""
+    """SpecError for an entry without exactly one source, and for a name or title that is taken."""
     names = [entry["name"] for entry in config["data"]]
     titles = [*TITLES.values(), *(entry.get("title", entry["name"]) for entry in config["data"])]
     for entry in config["data"]:
@@ -45,7 +45,7 @@ def check(config: Config) -> None:
 
 
 def checked(document: Any) -> Config:
-    """The configuration, for who needs its block `data` and asks for no runs; SpecError names the key."""
+    """The configuration, of which the schema and the block `data` are checked; SpecError names the key."""
     from highways.schema import first_problem
 
     problem = first_problem("config", document)
@@ -66,9 +66,9 @@ def entry_of(config: Config, name: str) -> Mapping[str, Any]:
 
 
 def place_of(config: Config, name: str) -> Path:
-    """The folder of IDX files or the .npz file of an own data set, whether it is there or not.
+    """The path of an own data set, a folder of IDX files or an .npz file, whether or not it exists.
 
-    What a class of torchvision returns is kept as an .npz file, under the first root that has it.
+    A torchvision data set is an .npz file, under the first root that has it, else under the last root.
     """
     entry = entry_of(config, name)
     if "torchvision" not in entry:
@@ -78,19 +78,19 @@ def place_of(config: Config, name: str) -> Path:
 
 
 def state(config: Config) -> str:
-    """What the files of all own data sets look like on the disk, in words that change where they do."""
+    """The names, sizes and times of all files of own data sets, as text that changes when a file changes."""
     return repr([[_version(path) for path in own_files(place_of(config, one["name"]))] for one in config["data"]])
 
 
 def classes_of(config: Config, name: str) -> int:
-    """The number of classes of a data set, of the project's or an own one."""
+    """The number of classes of a data set, the project's or the user's own."""
     return (DATASETS[name] if name in DATASETS else images_of(config, name)).classes
 
 
 def images_of(config: Config, name: str) -> OwnImages:
-    """What an own data set holds; DataError, or SpecError without an entry of that name.
+    """The `OwnImages` of a data set; DataError where its files are unusable, SpecError where it has no entry.
 
-    The files are read once: what they hold is kept in the cache, with their sizes and times.
+    The files are read once: the result is cached together with their sizes and times.
     """
     entry, place = entry_of(config, name), place_of(config, name)
     if not own_files(place):
@@ -114,12 +114,12 @@ def _images(place: Path) -> OwnImages:
         document = read_json(known) if known else {}
         if document["version"] == version:
             return from_mapping(OwnImages, document["images"])
-    from highways import own_data  # with numpy, which a plan does without
+    from highways import own_data  # imports numpy, which a plan does not need
 
     found = own_data.describe(own_data.read(place))
     if known:
-        with suppress(OSError):  # then they are read again
-            known.parents[1].mkdir(parents=True, exist_ok=True, mode=0o700)  # kernels are trusted in no other
+        with suppress(OSError):  # without a cache the files are read again
+            known.parents[1].mkdir(parents=True, exist_ok=True, mode=0o700)  # as inference.build requires
             write_text(
                 known, json.dumps({"place": str(place), "version": version, "images": asdict(found)}) + "\n"
             )
@@ -127,7 +127,7 @@ def _images(place: Path) -> OwnImages:
 
 
 def _cache(place: Path) -> Path | None:
-    """Where a description is kept; None without a home folder."""
+    """The cache file for the `OwnImages` of a place; None without a home folder."""
     try:
         name = hashlib.sha256(str(place.resolve()).encode()).hexdigest()[:16]
         return cache_folder() / "data" / f"{name}.json"
@@ -141,7 +141,7 @@ def _version(path: Path) -> list[Any]:
 
 
 def fetch(config: Config, name: str) -> Path:
-    """The place of an own data set; what a class of torchvision returns is downloaded where it is missing.
+    """The path of an own data set; a torchvision data set is downloaded where it is missing.
 
     Raises DataError without torchvision or a network, and where the class is not constructed as MNIST's.
     """

@@ -26,18 +26,18 @@ class Plan:
         return [variant for variant in self.variants if variant.experiment == experiment]
 
     def places(self, experiment: str) -> list[tuple[str, int]]:
-        """The data sets and depths of a block: data sets as they come, depths ascending."""
+        """The (data set, depth) pairs of a block: data sets in order of appearance, depths ascending."""
         found = dict.fromkeys(variant.place for variant in self.of(experiment))
         datasets = list(dict.fromkeys(dataset for dataset, _ in found))
         return sorted(found, key=lambda place: (datasets.index(place[0]), place[1]))
 
     def by_place(self, experiment: str) -> list[Variant]:
-        """The variants of a block, place by place."""
+        """The variants of a block in the order of `places`."""
         order = self.places(experiment)
         return sorted(self.of(experiment), key=lambda variant: order.index(variant.place))
 
     def first(self, dataset: str, depth: int, method: str) -> Variant | None:
-        """The variant of the first experiment of the configuration at that place; None where it has none."""
+        """The first experiment's variant of a method at that data set and depth; None where it has none."""
         name = self.variants[0].experiment
         return next((one for one in self.of(name) if one.cell == (dataset, depth, method)), None)
 
@@ -49,7 +49,7 @@ def plan(config: Config) -> Plan:
 
 @lru_cache(maxsize=4)
 def _plan(text: str, data: str) -> Plan:
-    """`data` is for the cache alone: what the specifications say of own data sets changes with their files."""
+    """Build the plan; `data` is only a cache key: the specs of own data sets change with their files."""
     config = json.loads(text)
     records = _Records()
     found = []
@@ -64,7 +64,7 @@ def _plan(text: str, data: str) -> Plan:
 
 
 def _told_apart(variant: Variant, others: dict[Any, Variant]) -> Variant:
-    """The variant, once no other one of its block has its title, settings and place, and other runs."""
+    """The variant; SpecError where another of its block has its title, place and settings but other runs."""
     key = (variant.title, variant.place, repr(variant.varied), repr(variant.scaled))
     if others.setdefault(key, variant).runs != variant.runs:
         raise SpecError(
@@ -76,10 +76,10 @@ def _told_apart(variant: Variant, others: dict[Any, Variant]) -> Variant:
 
 @dataclass
 class _Records:
-    """Where the records of the variants so far lie.
+    """The runs planned so far, by path, and the paths of their records.
 
-    places: the path by specification and whether the kernel is mixed.
-    selections: the name by candidates and what they are chosen for.
+    places: the path by (spec, whether the kernel is `mixed`).
+    selections: the name by (candidate specs, the variant's spec of seed 0, whether the kernel is `mixed`).
     """
 
     runs: dict[str, Run] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class _Records:
     selections: dict[Any, str] = field(default_factory=dict)
 
     def with_runs(self, variant: Variant) -> Variant:
-        """The variant with its runs; a run that another one has asked for lies where that one put it."""
+        """The variant with its runs; a run that an earlier variant asked for keeps the path it has there."""
         choice = variant.choice
         if choice is None:
             runs = [
@@ -110,7 +110,7 @@ class _Records:
         return replace(variant, runs=(*sweep, *kept), beyond=self._beyond(variant))
 
     def _beyond(self, variant: Variant) -> tuple[Run, ...]:
-        """Candidates one step outside the grid, as the row names them for places."""
+        """The candidates one step outside the grid that the row lists under `beyond` for this place."""
         choice, found = variant.choice, []
         assert choice is not None
         for one in variant.row.get("beyond", []):
@@ -121,7 +121,7 @@ class _Records:
         return tuple(found)
 
     def _candidate(self, variant: Variant, folder: str, settings: Changes, seed: int, epochs: int | None) -> Run:
-        """The run that tries a candidate on a seed."""
+        """The run of a candidate on one seed."""
         words = [setting_word(key, value) for key, value in settings.items()]
         spec = variant.spec(seed, settings, epochs)
         return self._run(variant, f"{folder}/{'_'.join(words)}/seed{seed}", spec, tuple(settings))
@@ -132,7 +132,7 @@ class _Records:
         return self._kept(variant, Run(place, spec, swept=swept, kernel=kernel))
 
     def _kept(self, variant: Variant, run: Run) -> Run:
-        """The run, once it is the only one of its path."""
+        """The run; SpecError where its path is that of a different run."""
         other = self.runs.setdefault(run.path, run)
         if (other.key, set(other.sweep)) != (run.key, set(run.sweep)):
             raise SpecError(

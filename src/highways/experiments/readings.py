@@ -1,7 +1,7 @@
-"""The readings of what the paper leaves open: variants that differ in conventions, or in sigma_v.
+"""The readings of what the paper leaves open: variants that differ in conventions or in sigma_v.
 
-The search (block `conventions`) goes in stages: many readings on cheap cells first, the ones worth it on more
-cells after that. The block `readings` judges the main claim under every reading at depth. Imports no torch.
+The search (block `conventions`) runs in stages: many readings on cheap cells, then the most promising on more
+cells. The block `readings` judges the main claim under every reading at depth. Imports no torch.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ SEARCH, CURVE = "conventions", "readings"
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """A reading with the variants that it is tried on, by data set, depth and method."""
+    """A reading of the paper, with its variants by (data set, depth, method)."""
 
     variants: Mapping[CellKey, Variant]
 
@@ -28,18 +28,18 @@ class Reading:
 
     @property
     def stage(self) -> str:
-        """The name of its row."""
+        """The stage of the search: the name of its row, else that of its experiment."""
         return str(self._any.row.get("name", self._any.experiment))
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Everything that tells readings apart."""
+        """The value of every convention and of sigma_v, by name."""
         config, given = self._any.config, {**self._any.row["set"], **self._any.given}
         return {key: given.get(_dotted(key), value) for key, value in settings_of(config).items()}
 
     @property
     def default(self) -> bool:
-        """Whether it is that of the configuration."""
+        """Whether its settings are those of the configuration itself."""
         return self.settings == settings_of(self._any.config)
 
 
@@ -52,7 +52,7 @@ def settings_of(config: Config) -> dict[str, Any]:
 
 
 def readings(config: Config, experiment: str = SEARCH) -> list[Reading]:
-    """The readings of a block, in the order of the configuration; a reading of two stages stands there twice."""
+    """The readings of a block, in the order of the configuration; a reading in two stages appears twice."""
     found: dict[Any, dict[CellKey, Variant]] = {}
     for variant in plan(config).of(experiment):
         key = (

@@ -11,7 +11,7 @@ from highways.specs.registry import METHODS
 from highways.specs.run import Inference, Learning, RunSpec
 
 ROWS = {"paper": "RMSNorm net", "plain": "plain net"}  # the networks of the figures
-PANELS = {"pc": "vanilla PC", "mupc": "μPC", "hep": "HEP"}  # what relaxes on them; μPC has a network of its own
+PANELS = {"pc": "vanilla PC", "mupc": "μPC", "hep": "HEP"}  # the columns; μPC relaxes on its own network
 ARITHMETICS = {
     "float32": ("float32", "plain"),
     "float64": ("float64", "plain"),
@@ -21,7 +21,7 @@ ARITHMETICS = {
 
 @dataclass(frozen=True)
 class Optimizer:
-    """A way of relaxing: title is how figures call it."""
+    """An optimizer of the states; title is its name in figures."""
 
     title: str
     inference: Inference
@@ -39,7 +39,7 @@ def optimizers(config: Config) -> dict[str, Optimizer]:
 
 
 def panels(config: Config, optimizer: str) -> dict[tuple[str, str], list[Propagation]]:
-    """The seeds of every panel of a figure, by row and column."""
+    """The relaxations of every panel of a figure, one per seed, by (row, column)."""
     inference = optimizers(config)[optimizer].inference
     return {
         (row, column): _seeds(config, *(("mupc", "pc") if column == "mupc" else (row, column)), inference)
@@ -49,7 +49,7 @@ def panels(config: Config, optimizer: str) -> dict[tuple[str, str], list[Propaga
 
 
 def optimizer_columns(config: Config) -> dict[tuple[str, str], list[Propagation]]:
-    """Vanilla PC, by network and optimizer."""
+    """The relaxations of vanilla PC, by (network, optimizer)."""
     drawn = {name: panels(config, name) for name in optimizers(config)}
     return {(row, name): found[row, "pc"] for row in ROWS for name, found in drawn.items()}
 
@@ -75,33 +75,33 @@ def arithmetics(config: Config) -> dict[tuple[str, str], list[Propagation]]:
 
 
 def arrivals(config: Config) -> dict[str, list[Propagation]]:
-    """Predictive coding under gradient descent with no floor, by network."""
+    """Vanilla PC and μPC under gradient descent in the form `deviations` (no rounding floor), by network."""
     gd = panels(config, "gd")
     wanted = {"paper": gd["paper", "pc"], "plain": gd["plain", "pc"], "mupc": gd["paper", "mupc"]}
     return {name: [replace(one, form="deviations") for one in seeds] for name, seeds in wanted.items()}
 
 
 def settled(config: Config) -> dict[tuple[str, str, str], list[Propagation]]:
-    """The panels under the optimizers that can settle, by optimizer, row and column."""
+    """The panels under the optimizers that can reach equilibrium, by (optimizer, row, column)."""
     return {(name, *panel): seeds for name in ("gd", "adam_1e-2") for panel, seeds in panels(config, name).items()}
 
 
 def by_method(config: Config) -> dict[str, list[Propagation]]:
-    """The methods on the network that is trained, under gradient descent, but those of `left_out`."""
+    """All methods but those of `left_out` on the network `paper` under gradient descent, by method."""
     inference, without = optimizers(config)["gd"].inference, left_out()
     return {method: _seeds(config, "paper", method, inference) for method in METHODS if method not in without}
 
 
 def left_out() -> dict[str, str]:
-    """The methods whose errors are not to be had on that network, and why."""
+    """The methods that cannot be traced on the network `paper`, with the reason."""
     own = {method: "a network of its own" for method, entry in METHODS.items() if entry.network is not None}
     relaxing = {method for method, entry in METHODS.items() if entry.inference}
-    unknown = dict.fromkeys(relaxing - set(RELAXATIONS), "a relaxation that is not known here")
+    unknown = dict.fromkeys(relaxing - set(RELAXATIONS), "its relaxation is not implemented here")
     return {method: {**own, **unknown}[method] for method in METHODS if method in own or method in unknown}
 
 
 def training_moments(config: Config) -> dict[tuple[str, int], list[Propagation]]:
-    """The relaxation after some epochs of training, by method and epoch."""
+    """The relaxations after the epochs of `during_training`, by (method, epoch)."""
     inference = optimizers(config)["gd"].inference
     return {
         (run.spec.method, epoch): [Propagation(_relaxing(run.spec, inference), trained=run.spec, epoch=epoch)]
@@ -111,7 +111,7 @@ def training_moments(config: Config) -> dict[tuple[str, int], list[Propagation]]
 
 
 def trained_runs(config: Config) -> list[Run]:
-    """The runs whose weights are kept at those epochs; one that waits for a choice says so."""
+    """The runs whose weights `training_moments` needs; `selection` is set where settings are to be chosen."""
     if config["propagation"] is None:
         return []
     during, dataset = config["propagation"]["during_training"], config["propagation"]["dataset"]
@@ -142,7 +142,7 @@ def _seeds(config: Config, network: str, method: str, inference: Inference) -> l
 
 
 def _relaxing(spec: RunSpec, inference: Inference) -> RunSpec:
-    """A cell without what only training has, in double precision."""
+    """The spec in double precision, with fixed values for the settings that only training uses."""
     relaxes = inference if METHODS[spec.method].inference else None
     return replace(spec, inference=relaxes, learning=Learning(lr=1.0), epochs=1, batch_size=1, dtype="float64")
 
@@ -151,7 +151,7 @@ Groups = Callable[[Config], Mapping[Any, list[Propagation]]]
 
 
 def flat(groups: Groups) -> Callable[[Config], list[Propagation]]:
-    """The relaxations of a grouping, each once."""
+    """A function that lists the relaxations of a grouping, each once."""
 
     def relaxations(config: Config) -> list[Propagation]:
         if config["propagation"] is None:

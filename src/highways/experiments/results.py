@@ -1,7 +1,7 @@
 """Where results lie: the user's own, and the reference that comes with the project. Imports no torch.
 
-The index of the reference has the key of every file, which is the hash of its specification and, of records by
-mixed, the kernel. A configuration finds its runs there by key, whatever path it gives them.
+The index of the reference maps every file to a key: the hash of its specification, followed by the kernel for
+records made with `mixed`. A configuration finds its runs there by key, whatever path it gives them.
 """
 
 import hashlib
@@ -21,10 +21,10 @@ INDEX = "index.json"
 
 @dataclass(frozen=True)
 class Results:
-    """The user's own records, or traces, with those of the reference behind them.
+    """The user's own records, or traces, with those of the reference as fallback.
 
-    own: the folder of the user's files, by the path of what they are of.
-    reference: the files of the reference, by the path of the run or relaxation of whose specification they are.
+    own: the folder of the user's files.
+    reference: the files of the reference, by the path of the run or relaxation with the same specification.
     """
 
     own: Path
@@ -36,7 +36,7 @@ Folder = Path | Results  # a plain folder has no reference behind it
 
 @dataclass(frozen=True)
 class Sources:
-    """What tables, figures and verdicts are made from. reference: how a note calls the folder of the reference."""
+    """What tables, figures and verdicts are made from. reference: its folder, as notes print it."""
 
     runs: Folder
     traces: Folder
@@ -44,12 +44,12 @@ class Sources:
 
 
 def results_of(config: Mapping[str, Any]) -> Path:
-    """The folder below which a configuration has everything that is made."""
+    """The folder below which everything that a configuration makes is written."""
     return Path(config.get("pathvars", {}).get("results", "results"))
 
 
 def places(folder: Folder, path: str, ending: str) -> Iterator[tuple[Path, bool]]:
-    """The files that may hold what a path stands for, the user's first, and whether each is the reference's."""
+    """The files that may hold the run or relaxation of a path, each with whether it is the reference's."""
     results = folder if isinstance(folder, Results) else Results(folder)
     yield results.own / f"{path}{ending}", False
     if path in results.reference:
@@ -66,10 +66,10 @@ class Selected:
 
 @dataclass(frozen=True)
 class Reference:
-    """What a folder of reference results holds.
+    """The index of a folder of reference results.
 
     records: the key of `runs.record_key` by file.
-    traces: the hash of the specification by file. selections: hash of the sweep and settings, by file.
+    traces: the hash of the specification by file. selections: `sweep` (its hash) and `settings`, by file.
     """
 
     folder: Path
@@ -79,7 +79,7 @@ class Reference:
 
     @classmethod
     def read(cls, folder: Path) -> "Reference":
-        """The reference of a folder; an empty one where the folder has no index."""
+        """The reference of a folder; empty where it has no index, UserError where the index is damaged."""
         path = folder / INDEX
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
@@ -92,7 +92,7 @@ class Reference:
             ) from None
 
     def runs(self, runs: Mapping[str, Run]) -> dict[str, Path]:
-        """The records of these runs, by path; one that waits for a choice is found by that of the reference."""
+        """The reference's records of these runs, by path; runs that wait for a choice use the reference's."""
         files = _by_hash(self.records)
         chosen = self.chosen(runs)
         found = {}
@@ -109,7 +109,7 @@ class Reference:
         return found
 
     def chosen(self, runs: Mapping[str, Run]) -> dict[str, Selected]:
-        """The choices among exactly the sweeps of these runs, by the name of the selection."""
+        """The reference's choices from exactly the sweeps of these runs, by selection name."""
         files = {entry["sweep"]: file for file, entry in self.selections.items()}
         found = {}
         for name, sweep in sweeps(runs.values()).items():

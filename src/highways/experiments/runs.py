@@ -1,4 +1,4 @@
-"""Runs, and the specification of one from the settings of its place. Imports no torch."""
+"""Runs, and the specification of a run from the configuration. Imports no torch."""
 
 import difflib
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class Run:
     selection: name of the selection that supplies these values once the sweep has run.
     swept: the dotted keys that the selection chooses.
     sweep: the runs that decide the selection.
-    kernel: that of the E-step, which is no part of a spec; the record names it.
+    kernel: that of the E-step. It is no part of a spec; the record names it.
     """
 
     path: str
@@ -38,17 +38,17 @@ class Run:
 
     @property
     def key(self) -> str:
-        """What its record is found by, wherever it lies."""
+        """The `record_key` by which its record is found, whatever its path."""
         return record_key(self.spec.hash, self.kernel)
 
 
 def record_key(spec_hash: str, kernel: str | None) -> str:
-    """The hash of a specification, with the kernel where that computes in another precision than float32."""
+    """The hash of a specification, followed by the kernel where that is `mixed` (bf16 products)."""
     return f"{spec_hash} {kernel}" if kernel == MIXED else spec_hash
 
 
 def key_of(document: Mapping[str, Any]) -> str:
-    """The same of a record."""
+    """The `record_key` of a record."""
     return record_key(document["spec_hash"], document["provenance"]["kernel"])
 
 
@@ -67,7 +67,7 @@ def idle(method: str) -> tuple[str, ...]:
     return () if entry.highway else _OF_HIGHWAYS
 
 
-# What the settings of a depth give, by dotted key of the specification.
+# The keys of a row of `settings`, by dotted key of the specification.
 OF_DEPTH = {
     "learning.lr": "lr",
     "highway.alpha": "alpha",
@@ -92,7 +92,7 @@ def cell_spec(
 ) -> RunSpec:
     """The spec of one run with the settings of its depth, and with `changes`: other values by dotted key.
 
-    SpecError where the depth has no settings and the changes do not say all that the method needs of them.
+    SpecError where neither the settings of the depth nor `changes` give a key that the method needs.
     """
     changes = changes or {}
     if method not in METHODS:
@@ -168,7 +168,7 @@ def short(key: str) -> str:
 
 
 def nearest_key(key: str) -> str:
-    """The dotted key of a specification that was probably meant; empty where it is one, or like none."""
+    """The key of a specification closest to `key`; empty where `key` is one itself or resembles none."""
     sections = [*_SECTIONS.items(), *(("rule", entry.options) for entry in METHODS.values())]
     known = [
         f"{section}.{field.name}".removeprefix(".")
@@ -181,7 +181,7 @@ def nearest_key(key: str) -> str:
 
 
 def asked_kernel(config: Config, depth: int, method: str, given: str | None = None) -> str:
-    """The kernel of a run: that of its row, else that of the settings of its depth; auto where it uses none."""
+    """The kernel of a run: `given` (its row's), else its depth's, else auto; auto where it uses no kernel."""
     if not _uses_a_kernel(method):
         return "auto"
     return given or depth_settings(config, depth).get("kernel") or "auto"

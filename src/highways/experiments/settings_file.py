@@ -1,4 +1,4 @@
-"""What `highways select` leaves: the settings chosen in a sweep, and the candidates. Imports no torch."""
+"""Reads the file that `highways select` writes: the settings chosen in a sweep. Imports no torch."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ class SettingsError(UserError, ValueError):
 
 
 def chosen_settings(path: Path) -> dict[str, Any]:
-    """The chosen settings by dotted key; OSError where there is no file."""
+    """The chosen settings by dotted key; OSError without a file, SettingsError where it holds no settings."""
     try:
         document = read_json(path)
     except ValueError as error:

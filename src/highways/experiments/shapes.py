@@ -1,4 +1,4 @@
-"""Experiments with tables of their own have a shape, or such a table would drop a row. Imports no torch."""
+"""Checks that an experiment fits the table of its own, which would else drop a row. Imports no torch."""
 
 from collections.abc import Callable, Hashable, Mapping
 
@@ -26,7 +26,7 @@ def _reading(variant: Variant) -> Hashable:
     return variant.row.get("name"), repr(sorted(variant.given.items())), variant.cell
 
 
-# The variants of which a table has one cell each.
+# By experiment: what identifies a cell of its table. Two variants with the same key would share the cell.
 _KEYS: Mapping[str, Key] = {
     "depth": lambda one: one.cell,
     "strength": lambda one: one.given.get("highway.alpha"),
@@ -38,7 +38,7 @@ _KEYS: Mapping[str, Key] = {
     "ablations": lambda one: (one.title, one.place),
     "baselines": lambda one: (one.name, one.place),
 }
-# The one key that a sweep goes through, at one place, with HEP alone.
+# The key that these experiments vary, with HEP alone and at one place.
 _SWEPT = {"strength": "highway.alpha", "density": "highway.every"}
 
 

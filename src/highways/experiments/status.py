@@ -1,4 +1,4 @@
-"""What has become of every run of a configuration. Imports no torch."""
+"""The state of every run of a configuration. Imports no torch."""
 
 import os
 import socket
@@ -23,7 +23,7 @@ FINISHED = ("done", "diverged", "reference")
 def state(run: Run, folder: Folder) -> tuple[str, str]:
     """The state of a run, one of STATES, and a remark (possibly empty).
 
-    `reference`: the user has no record of it that can be used, and the reference has.
+    `reference`: the user has no usable record of the run, but the reference has one.
     """
     (own, _), *behind = places(folder, run.path, ".json")
     found, remark = _own_state(run, own, selections_folder(folder))
@@ -35,7 +35,7 @@ def state(run: Run, folder: Folder) -> tuple[str, str]:
 
 
 def _own_state(run: Run, path: Path, selections: Path | None) -> tuple[str, str]:
-    """The state as the file of one place has it; without a folder of selections their choices are not compared."""
+    """The state by the file at one path; without a folder of selections, chosen settings are not compared."""
     if path.exists():
         try:
             document = record.read(path)
@@ -54,7 +54,7 @@ def _own_state(run: Run, path: Path, selections: Path | None) -> tuple[str, str]
 
 
 def _unchosen(document: dict[str, Any], run: Run, selections: Path | None) -> list[str]:
-    """The swept keys in which a record has other values than the selection of its sweep."""
+    """The chosen keys in which a record differs from the selection of its sweep."""
     if run.selection is None or selections is None:
         return []
     chosen = selections / f"{run.selection}.json"
@@ -68,7 +68,7 @@ def _unchosen(document: dict[str, Any], run: Run, selections: Path | None) -> li
 
 
 def by_other_code(path: Path) -> bool:
-    """Whether other code than this made a record, so that the workflow would train it again."""
+    """Whether another version of the code made a record, so that the workflow would train it again."""
     try:
         document = read_json(path)
         return bool(document["provenance"]["training_code"] != training_code(document["spec"]["method"]))
@@ -77,10 +77,10 @@ def by_other_code(path: Path) -> bool:
 
 
 def differences(document: dict[str, Any], run: Run) -> list[str]:
-    """Keys of the spec in which a record differs from the run that it should be of.
+    """The keys of the spec, and `kernel`, in which a record differs from the run that it should be of.
 
-    The values that a selection supplies are not known in advance and do not count. The kernel counts where the run
-    asks for one, and where one of the two is `mixed`. A run that asks for none takes a record by any kernel.
+    Keys whose values a selection supplies do not count. The kernel counts only where the run asks for one and
+    exactly one of the two kernels is `mixed`.
     """
     found = RunSpec.from_dict(document["spec"]).complete()
     keys = _different(run.spec.complete(), found)
@@ -101,7 +101,7 @@ def _different(expected: dict[str, Any], found: dict[str, Any], where: str = "")
 
 
 def selections_folder(runs: Folder) -> Path:
-    """Where the user's selections lie, from where the records do."""
+    """The folder of the user's selections, beside the folder of runs."""
     return (runs.own if isinstance(runs, Results) else runs).parent / "selections"
 
 
@@ -113,14 +113,14 @@ def _unfinished(path: Path) -> tuple[str, str]:
         silent = time.time() - beat["updated"]
     except (OSError, ValueError, KeyError, TypeError):
         return "not run", ""
-    # On another host only the file tells; a deep network may take a minute for one batch.
+    # On another host only the heartbeat's age tells; one batch of a deep network may need a minute.
     if alive or (alive is None and silent < 30 * HEARTBEAT_SECONDS):
         return "running", remark
     return "interrupted", f"{remark}; the run resumes when it is started again"
 
 
 def _alive(pid: int) -> bool:
-    if pid < 1:  # to os.kill a group of processes
+    if pid < 1:  # os.kill would signal a group of processes
         return False
     try:
         os.kill(pid, 0)

@@ -1,8 +1,8 @@
 """The experiments of a configuration, block by block: every method under every setting at every place.
 
-A block has rows, or is one. A row has methods, fixes keys of the specification (`set`), goes through lists of
-values (`vary`, and `times` for multiples of the settings of the depth), and may choose among candidates
-(`select`). A row takes the keys from its block that it does not give. Imports no torch.
+A block has rows, or is itself one row. A row names methods, fixes keys of the specification (`set`), varies
+keys over lists (`vary`; `times` in multiples of the settings of the depth), and may choose among candidates
+(`select`). A row inherits the keys of its block that it does not give itself. Imports no torch.
 """
 
 import itertools
@@ -24,7 +24,8 @@ _OF_BLOCK = ("cells", "methods", "times", "vary", "kernel")
 class Choice:
     """How the settings of a variant are chosen: the best candidate on validation.
 
-    candidates: their settings. seeds: what each is run on. epochs: their length; None for that of the runs.
+    candidates: their settings. seeds: those that each is run on. epochs: those of a candidate's run; None for
+    the variant's.
     """
 
     candidates: tuple[Changes, ...]
@@ -33,7 +34,7 @@ class Choice:
 
     @property
     def swept(self) -> tuple[str, ...]:
-        """The keys among whose values is chosen."""
+        """The dotted keys whose values are chosen."""
         return tuple(self.candidates[0])
 
 
@@ -42,10 +43,10 @@ class Variant:
     """One method under one set of settings at one place, on some seeds: what a cell of a table reports.
 
     experiment: the name of its block. name, title: of its row; of a row without a name, those of the method.
-    row: the row with what it has from its block.
-    given: the values of the keys that its row varies, whether the method takes them or not; `factors` likewise.
-    choice: how the rest is chosen; None where nothing is.
-    runs: its runs, those of the candidates first. beyond: candidates outside the grid, which decide nothing.
+    row: the row, with the keys inherited from its block.
+    given, factors: its values under `vary` and `times`, including keys that the method does not use.
+    choice: how further settings are chosen; None where none are.
+    runs: its runs, those of the candidates first. beyond: candidates outside the grid, never chosen.
     """
 
     experiment: str
@@ -83,12 +84,12 @@ class Variant:
 
     @property
     def fixed(self) -> dict[str, Any]:
-        """What its row sets of the specification."""
+        """The values under `set` of its row, for keys that the method takes."""
         return {key: value for key, value in self.row.get("set", {}).items() if takes(self.method, key)}
 
     @cached_property
     def changes(self) -> dict[str, Any]:
-        """The same with what its row varies; what is chosen comes beside it."""
+        """The fixed, varied and scaled values by dotted key, without the settings that are chosen."""
         changes = {**self.fixed, **self.varied}
         if any(factor != 1 for factor in self.scaled.values()):
             base = cell_spec(self.config, self.dataset, self.depth, self.method, 0, changes)
@@ -96,7 +97,7 @@ class Variant:
         return changes
 
     def spec(self, seed: int, settings: Changes | None = None, epochs: int | None = None) -> RunSpec:
-        """The spec of a seed with these settings among the candidates, by default the first."""
+        """The spec of a seed with the settings of a candidate, by default the first."""
         if settings is None:
             settings = {} if self.choice is None else self.choice.candidates[0]
         length = {} if epochs is None else {"epochs": epochs}
@@ -106,7 +107,7 @@ class Variant:
 
     @cached_property
     def example(self) -> RunSpec:
-        """For what all runs have in common: the spec of seed 0."""
+        """The spec of seed 0, for what all its runs have in common."""
         return self.spec(0)
 
     @property
@@ -124,7 +125,7 @@ class Variant:
 
     @property
     def shares_seeds(self) -> bool:
-        """Whether a candidate is as long as the runs, and so one of them where its seed is reported."""
+        """Whether candidates have the epochs of the runs, so that on a reported seed they count as runs."""
         return self.choice is not None and self.choice.epochs in (None, self.example.epochs)
 
 
@@ -149,7 +150,7 @@ def variants(config: Config, block: Mapping[str, Any]) -> Iterator[Variant]:
 
 
 def _row(block: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row with the keys of its block that it does not give itself, as far as one of its methods takes them."""
+    """A row with the keys inherited from its block, spec keys only where one of its methods takes them."""
     found = {**{key: block[key] for key in _OF_BLOCK if key in block}, **row}
     if "methods" in found:
         found["methods"] = _listed(found["methods"])
@@ -159,7 +160,7 @@ def _row(block: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
     if own is not None:
         inherited = {key: one for key, one in above.get("among", {}).items() if _any_takes(found, key)}
         among = {**inherited, **own.get("among", {})}
-        unsaid = bool(above) and "among" not in above  # refused below
+        unsaid = bool(above) and "among" not in above  # `_check` refuses it
         found["select"] = {**above, **own, "among": among} if among or own or unsaid else None
     if own and not {*_chosen(found)} & {*found.get("methods", [])}:
         raise SpecError(f"select.methods: {', '.join(_chosen(found))}: none is a method of the row")
@@ -213,7 +214,7 @@ def _choice(row: Mapping[str, Any], method: str) -> Choice | None:
 
 
 def _order(candidate: Changes) -> list[Any]:
-    """Numbers before words, whatever their keys."""
+    """The sort key of a candidate: in each setting, numbers before None before words."""
     return [(isinstance(one, str), one is None, 0 if one is None else one) for one in candidate.values()]
 
 
@@ -239,24 +240,24 @@ def _times(key: str, factor: float, spec: RunSpec) -> Any:
         value = None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise SpecError(f"times: {key} is no number of the specification; give its values under vary")
-    # Ten digits: 8.0e-5 * 3 has a binary tail, which the name of a run would show.
+    # Ten digits, since 8.0e-5 * 3 has a binary tail that the name of a run would show.
     product = float(f"{factor * value:.10g}")
     return int(product) if isinstance(value, int) and product.is_integer() else product
 
 
 def setting_word(key: str, value: Any) -> str:
-    """A setting in the name of a folder."""
+    """A setting as a folder's name shows it."""
     return f"{short(key)}{digits(value) if isinstance(value, float) else value}"
 
 
 def _word(key: str, value: Any) -> str:
-    """The same of a varied key, where a flag or a word needs no key beside it."""
+    """A varied setting as a folder's name shows it: a flag by its key or no_key, a text without its key."""
     if isinstance(value, bool):
         return short(key) if value else f"no_{short(key)}"
     return value if isinstance(value, str) else setting_word(key, value)
 
 
-# What a block says elsewhere, and where.
+# Keys that a block gives elsewhere than under set, vary, times or select, and where.
 _PLACED = {
     "dataset": "give it under cells",
     "network.depth": "give it under cells",
@@ -265,7 +266,7 @@ _PLACED = {
 }
 
 
-# Folders beside those of candidates: of the runs at the chosen settings, and of candidates outside the grid.
+# Names of folders that no row may have: the runs at the chosen settings; the candidates outside the grid.
 _FOLDERS = ("selected", "beyond")
 
 
@@ -277,7 +278,7 @@ def _in_vain(key: str, methods: list[str]) -> str:
 
 
 def _check(row: Mapping[str, Any]) -> None:
-    """A row says all that it must, nothing twice, nothing in vain, and nothing that stands elsewhere."""
+    """SpecError for a row with a missing, repeated or misplaced key, or with one that changes nothing."""
     for key in ("cells", "methods"):
         if key not in row:
             raise SpecError(f"{key} is missing, in the row and in its block")

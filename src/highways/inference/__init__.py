@@ -1,7 +1,7 @@
-"""The E-step: relax the free states on the energy, by one of several kernels that are held to the same tests.
+"""The E-step: relax the free states on the energy. Several kernels compute it and pass the same tests.
 
 native     C++, float32 on a CPU: the fastest there
-mixed      the same with products of bf16 numbers, added up in float32: faster still, where it is asked for
+mixed      native with bf16 products, summed in float32: faster still, but used on request only
 batched    closed form in torch, all layers in one product; CPU or GPU
 reference  autograd on the energy: slow, the ground truth
 """
@@ -43,9 +43,9 @@ def relax(
 ) -> tuple[Tensor, Relaxed]:
     """Relax the free states for T steps from the feedforward sweep (section 2, Eq. z_update).
 
-    x (B, D), y (B, C) one-hot. Returns the initial states, (L-1, B, N), and where they end, with the
-    predictions and errors there by the kernel's own products: where the signal has not arrived, the states are
-    still exactly their predictions and the errors exactly zero. ValueError as of `EStep`.
+    x (B, D), y (B, C) one-hot. Returns the initial states, (L-1, B, N), and the relaxed states, with the
+    predictions and errors that the kernel's own products give. From exact initial states, a layer that no
+    signal has reached has errors of exactly zero. Raises ValueError where `EStep` does.
     """
     module = KERNELS[kernel]
     scale = 1.0 / x.shape[0] if conventions.state_gradient == "mean" else 1.0
@@ -57,10 +57,10 @@ def relax(
 
 
 def choose_kernel(name: str, device: torch.device, dtype: torch.dtype) -> str:
-    """The kernel to use where `name` is asked for; auto takes native where it can be had, else batched.
+    """The kernel that `name` stands for: auto is native if that is supported and can be built, else batched.
 
-    SpecError for an unknown kernel, and for native and mixed where they cannot be had. Under auto a missing
-    compiler is one line on standard error.
+    Raises SpecError for an unknown kernel, and where native or mixed is unsupported or cannot be built. With
+    auto, a failed build prints one line on standard error.
     """
     if name not in ("auto", *KERNELS):
         raise SpecError(f"kernel: {name!r} is not allowed; it takes one of auto, {', '.join(KERNELS)}")
@@ -83,6 +83,6 @@ def choose_kernel(name: str, device: torch.device, dtype: torch.dtype) -> str:
 
 
 def _rounded(parameters: Parameters, x: Tensor, architecture: Architecture) -> Tensor:
-    """The feedforward sweep in double precision, rounded."""
+    """The states of a forward sweep in double precision, (L-1, B, N), rounded to the type of x."""
     wide = Parameters(**{name: tensor.to(torch.float64) for name, tensor in parameters.named().items()})
     return reference.initial_states(wide, x.to(torch.float64), architecture).to(x.dtype)

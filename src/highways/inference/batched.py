@@ -1,4 +1,4 @@
-"""The `batched` kernel: closed form, one product for all layers; CPU or GPU, there as one CUDA graph."""
+"""The `batched` kernel: closed form, one product for all layers; on a CPU, or on a GPU as one CUDA graph."""
 
 from dataclasses import fields
 from typing import Any
@@ -25,7 +25,7 @@ from highways.specs.run import Inference
 
 @torch.no_grad()
 def relax(step: EStep) -> tuple[Tensor, Relaxed]:
-    """The initial states, (L-1, B, N): the sweep, or those given; and where T steps from there end."""
+    """The initial states, (L-1, B, N): `step.start`, else the forward sweep; and the result of T steps."""
     parameters, x, architecture, inference = step.parameters, step.x, step.architecture, step.inference
     swept = initial_states(parameters, x, architecture)
     initial = swept if step.start is None else step.start
@@ -55,9 +55,9 @@ def _descend(
     fixed: tuple[Any, ...] | None,
     momentum: float,
 ) -> tuple[Tensor, ...]:
-    """T steps from the states z: the states after them, their predictions, their errors and the output error.
+    """The states after T steps from z, their predictions and hidden errors, each (L-1, B, N); eps_L, (B, C).
 
-    `fixed` is what `Highways` holds besides the feedback, `momentum` what `Schedule` holds besides the precisions.
+    fixed: (first, every, chain) of `Highways`, None without highways. momentum: of `Schedule`.
     """
     parameters = Parameters(**{f.name: tensors[f.name] for f in fields(Parameters) if f.name in tensors})
     mu_1, y, z = tensors["mu_1"], tensors["y"], tensors["z"].clone()

@@ -1,4 +1,4 @@
-"""What an E-step is computed from, and the check of it before a kernel sees it."""
+"""The inputs of an E-step, and their check before a kernel uses them."""
 
 from dataclasses import dataclass
 
@@ -14,11 +14,11 @@ from highways.specs.run import Inference
 class EStep:
     """The relaxation of the free states for T steps from the feedforward sweep, or from `start` where given.
 
-    x (B, D), y (B, C), start (L-1, B, N). scale: of the state gradient, 1/B where the energy is the batch mean.
+    x (B, D), y (B, C), start (L-1, B, N). scale: factor of the state gradient, 1/B for a batch-mean energy.
     A schedule of precisions, (T, L), is for Euler's steps without highways.
 
-    ValueError where an array has another shape, type, layout or device than the weights ask for: all kernels
-    refuse the same problems in the same words, and native code is handed nothing else.
+    Raises ValueError where arrays do not fit each other in shape, type, layout or device, so all kernels
+    refuse the same problems with the same messages, and native code gets checked arrays only.
     """
 
     parameters: Parameters
@@ -51,7 +51,7 @@ class EStep:
 
 
 def check_network(parameters: Parameters, x: Tensor) -> None:
-    """ValueError where the weights do not fit each other or the images x, (B, D)."""
+    """Raise ValueError where the weights do not fit each other or the images x, (B, D)."""
     if x.dim() != 2 or parameters.w_in.dim() != 2 or parameters.w_hidden.dim() != 3 or parameters.w_out.dim() != 2:
         raise ValueError("x, w_in and w_out must be matrices, and w_hidden a stack of matrices")
     (width, inputs), hidden = parameters.w_in.shape, parameters.w_hidden.shape[0]
@@ -76,7 +76,7 @@ def check_network(parameters: Parameters, x: Tensor) -> None:
 
 
 def _check(name: str, tensor: Tensor, shape: tuple[int, ...], like: Tensor) -> None:
-    """Shape, and the layout, precision and device of the images."""
+    """Raise ValueError unless the tensor is dense, with this shape and the type and device of `like`."""
     if tuple(tensor.shape) != shape:
         raise ValueError(f"{name} has the shape {tuple(tensor.shape)}; it takes {shape}")
     if tensor.layout != torch.strided:

@@ -1,4 +1,4 @@
-"""How the kernels in C++ are compiled: part of what determines their numbers."""
+"""The compiler flags of the C++ kernels. They help determine the numbers that the kernels compute."""
 
 COMMON = (
     *("-std=c++17", "-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"),

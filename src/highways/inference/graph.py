@@ -8,12 +8,12 @@ from torch import Tensor
 Tensors = Mapping[str, Tensor]
 Work = Callable[[Tensors], tuple[Tensor, ...]]
 
-# Of whole batches and of the last one of an epoch, in training and in the diagnostics.
+# Graphs kept at a time: for whole batches and an epoch's last one, in training and in the diagnostics.
 KEPT = 4
 
 
 class Replay:
-    """Work on tensors, recorded once and then replayed on the contents of other tensors of the same shapes.
+    """A CUDA graph of `work`, recorded once and replayed on other tensors of the same shapes.
 
     The work must launch the same kernels whatever the tensors hold, and must not wait for the device.
     """
@@ -30,7 +30,7 @@ class Replay:
 
 
 def record(work: Work, inputs: Tensors) -> tuple[tuple[Tensor, ...], Callable[[], None]]:
-    """The tensors that hold the results, and a function that computes them anew from what the inputs hold."""
+    """The result tensors, and a function that recomputes them in place from what `inputs` hold then."""
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -46,7 +46,7 @@ _recorded: dict[Hashable, Replay] = {}
 
 
 def replayed(work: Work, settings: Hashable, tensors: Tensors) -> tuple[Tensor, ...]:
-    """work(tensors) by a graph; one is recorded for every combination of settings, shapes and precision."""
+    """work(tensors) by a CUDA graph; every combination of settings, shapes, types and devices has its own."""
     key = (settings, tuple((name, t.shape, t.dtype, t.device) for name, t in tensors.items()))
     if key not in _recorded:
         while len(_recorded) >= KEPT:

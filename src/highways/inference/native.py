@@ -1,4 +1,4 @@
-"""The `native` kernel: estep.cpp, float32 on a CPU. The kernel `mixed` is the same with other products."""
+"""The `native` kernel: estep.cpp, float32 on a CPU. The kernel `mixed` is the same with bf16 products."""
 
 import ctypes
 import sys
@@ -17,12 +17,12 @@ from highways.model.network import Architecture, Parameters, first_prediction
 _ACTIVATIONS = ("post", "pre", "both", "pre_norm")
 _PHIS = ("relu", "tanh")
 
-# Steps that go down the network together; 0 lets the library choose by the size of the cache.
+# How many steps walk down the network together; with 0 the library chooses by the size of the cache.
 WALKERS = 0
 
 
 class _Problem(ctypes.Structure):
-    """`struct Problem` of estep.cpp, which says what the fields are."""
+    """`struct Problem` of problem.h, which documents the fields."""
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("hidden", "width", "classes", "batch", "activation", "phi")),
@@ -37,7 +37,7 @@ class _Problem(ctypes.Structure):
 
 @cache
 def load(kernel: str = "native") -> ctypes.CDLL:
-    """The library, built where it is not in the cache yet; build.BuildError where it cannot be had."""
+    """The library, built if the cache lacks it; raises BuildError where it cannot be built or loaded."""
     path = library(kernel)
     try:
         loaded = ctypes.CDLL(str(path))
@@ -58,7 +58,7 @@ def supports(device: torch.device, dtype: torch.dtype) -> bool:
 def initial_states(
     parameters: Parameters, x: Tensor, architecture: Architecture, kernel: str = "native"
 ) -> Tensor:
-    """States that equal their predictions bit for bit, (L-1, B, N); ValueError as of `check_network`."""
+    """States that equal their predictions bit for bit, (L-1, B, N). Raises what `check_network` raises."""
     check_network(parameters, x)
     mu_1 = first_prediction(parameters, x, architecture)
     states = mu_1.new_empty(parameters.depth - 1, *mu_1.shape)
@@ -68,7 +68,7 @@ def initial_states(
 
 @torch.no_grad()
 def relax(step: EStep, kernel: str = "native") -> tuple[Tensor, Relaxed]:
-    """The initial states, (L-1, B, N): the sweep, or those given; and where T steps from there end."""
+    """The initial states, (L-1, B, N): `step.start`, else the forward sweep; and the result of T steps."""
     inference = step.inference
     swept = initial_states(step.parameters, step.x, step.architecture, kernel)
     initial = swept if step.start is None else step.start
@@ -98,7 +98,7 @@ def relax(step: EStep, kernel: str = "native") -> tuple[Tensor, Relaxed]:
 def _call(
     function: Any, parameters: Parameters, mu_1: Tensor, architecture: Architecture, **settings: Any
 ) -> None:
-    """Describe the problem, whose arrays have been checked, to the library and call it; tensors go by address."""
+    """Call a function of the library; tensors go to it by address, so the caller has checked their shapes."""
     if not supports(mu_1.device, mu_1.dtype):
         raise ValueError(f"native kernel: float32 on the CPU, not {mu_1.dtype} on {mu_1.device}")
     if architecture.skips and (architecture.activation != "pre" or parameters.gain.numel()):
@@ -122,7 +122,7 @@ def _call(
         "b_out": parameters.b_out,
         **settings,
     }
-    # Kept until the library returns, since some are copies. What the library writes to is contiguous already.
+    # Kept until the library returns, since some are copies. Arrays that it writes to are contiguous already.
     arrays = {name: value.contiguous() for name, value in description.items() if isinstance(value, Tensor)}
     addresses = {name: array.data_ptr() for name, array in arrays.items()}
     problem = _Problem(**{**description, **addresses})

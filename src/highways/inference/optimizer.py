@@ -15,7 +15,7 @@ Update = Callable[[Tensor, Tensor, int], None]
 def state_optimizer(inference: Inference, z: Tensor, momentum: float = 0.0) -> Update:
     """A function update(z, gradient, t) that moves z in place at step t = 1, 2, ..., with fresh moments.
 
-    momentum: of Euler's steps, in Nesterov's form.
+    momentum: Nesterov momentum of Euler's steps; Adam ignores it.
     """
     if inference.optimizer == "euler" and momentum:
         velocity = torch.zeros_like(z)

@@ -38,7 +38,7 @@ def prediction(parameters: Parameters, layer: int, z: Tensor, architecture: Arch
 
 
 def predictions(parameters: Parameters, mu_1: Tensor, z: Tensor, architecture: Architecture) -> list[Tensor]:
-    """mu_1..mu_L from the states z, (L-1, B, N), and the prediction that the clamped input makes."""
+    """mu_1..mu_L from the states z, (L-1, B, N), and mu_1, (B, N), which the clamped input fixes."""
     above = (prediction(parameters, layer, state, architecture) for layer, state in enumerate(z.unbind(), start=1))
     return [mu_1, *above]
 
@@ -54,7 +54,7 @@ def energy(
 ) -> tuple[Tensor, Tensor]:
     """Eq. energy summed over the batch, and the logits (B, C); predictions are made from `below`, by default z.
 
-    precisions (L,): factors of the terms, 1 by default.
+    precisions (L,): pi_1..pi_L, the factors of the energy's terms, 1 by default.
     """
     *mu, logits = predictions(parameters, mu_1, z if below is None else below, architecture)
     *pi, pi_output = (precisions if precisions is not None else z.new_ones(parameters.depth)).unbind()
@@ -93,7 +93,7 @@ def augmented_energy(
 
 
 def relax(step: EStep) -> tuple[Tensor, Relaxed]:
-    """The initial states, (L-1, B, N): the sweep, or those given; and where T steps from there end."""
+    """The initial states, (L-1, B, N): `step.start`, else the forward sweep; and the result of T steps."""
     parameters, y, architecture, inference = step.parameters, step.y, step.architecture, step.inference
     highways, schedule = step.highways, step.schedule
     swept = initial_states(parameters, step.x, architecture)

@@ -1,4 +1,4 @@
-"""What a learning rule hands to the training loop, and what it is asked for."""
+"""The interface between a learning rule and the training loop."""
 
 from collections.abc import Callable, Iterator
 from typing import ClassVar, NamedTuple
@@ -15,14 +15,14 @@ from highways.specs.run import Learning, RunSpec
 
 
 class Gradient(NamedTuple):
-    """One update's worth.
+    """The gradient of one update, and what comes with it.
 
-    weights: what AdamW descends, so +dE/dW, shaped like the parameters; a mean over the batch as a rule hands it
-        out, a sum as it computes it (`Rule.reduction`).
+    weights: +dE/dW, which AdamW descends, shaped like the parameters. `Rule.gradient` returns a mean over the
+        batch, `Rule.batch_gradient` what `Rule.reduction` names.
     logits (B, C): the feedforward prediction before any inference.
     errors: the errors that the weights learn from, for the diagnostics.
-    preliminary_step: what is added to the weights before AdamW's step; None where there is no such phase.
-    feedback: what the rule's learned matrices descend, in their order, a mean over the batch.
+    preliminary_step: the step that is added to the weights before AdamW's; None where the rule has none.
+    feedback: the gradients of `Learned.tensors`, in their order, means over the batch.
     """
 
     weights: ParameterGradient
@@ -40,9 +40,9 @@ def mean_over_batch(gradient: ParameterGradient, batch: int) -> ParameterGradien
 
 
 class Rule:
-    """A learning rule: holds what a run keeps fixed and what it learns beside the weights, never the weights.
+    """A learning rule: a run's settings and the matrices learned beside the weights. It holds no weights.
 
-    reduction: whether `batch_gradient` gives the `sum` over the batch or, as autograd on a mean loss, the `mean`.
+    reduction: whether `batch_gradient` returns the `sum` over the batch or the `mean`.
     """
 
     reduction: ClassVar[str] = "sum"
@@ -52,19 +52,19 @@ class Rule:
         raise NotImplementedError
 
     def gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> Gradient:
-        """x (B, D) images, y (B, C) one-hot targets; `update` counts the updates before this one.
+        """The mean gradient of a batch, x (B, D) and y (B, C) one-hot; `update` counts the batches before it.
 
-        Changes nothing. Without autograd and in exact float32, the mean over the batch.
+        Changes neither weights nor learned matrices. Runs without autograd, in exact float32.
         """
         with torch.no_grad(), exact_float32():
             return self._as_handed_out(self.batch_gradient(parameters, x, y, update), len(x))
 
     def batch_gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int) -> Gradient:
-        """What a rule defines: its gradient on a batch, under `reduction`, in new tensors."""
+        """The gradient on a batch, reduced as `reduction` says, in new tensors; a subclass defines it."""
         raise NotImplementedError
 
     def gradients(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> Iterator[Gradient]:
-        """What the training steps on: every gradient of a batch, of which most rules have one."""
+        """The gradients of a batch, on each of which the training steps; most rules have one."""
         yield self.gradient(parameters, x, y, update)
 
     def _as_handed_out(self, found: Gradient, batch: int) -> Gradient:
@@ -94,7 +94,7 @@ class Interleaved(Rule):
             yield handed_out
 
     def gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> Gradient:
-        """The mean of the batch's gradients where the weights rest, and the last errors: for the diagnostics."""
+        """The mean of the batch's gradients at fixed weights, and the last errors: for the diagnostics."""
         steps, total = 0, None
         for found in self.gradients(parameters, x, y, update):
             steps += 1
@@ -110,10 +110,10 @@ class Interleaved(Rule):
         return found._replace(weights=mean_over_batch(total, steps))
 
     def batch_gradients(self, parameters: Parameters, x: Tensor, y: Tensor, update: int) -> Iterator[Gradient]:
-        """What a rule defines: as `batch_gradient`, once per step on the weights.
+        """One gradient, as of `Rule.batch_gradient`, per step on the weights; a subclass defines it.
 
-        The step is taken while the generator waits, so `parameters` hold other numbers after every `yield`. All
-        gradients have the logits from before any step.
+        The caller steps while the generator waits, so `parameters` hold new numbers after every `yield`. All
+        gradients have the logits from before the first step.
         """
         raise NotImplementedError
 
@@ -134,7 +134,7 @@ class Learned:
         return {"tensors": list(self.tensors), "optimizer": self.optimizer.state_dict()}
 
     def restore(self, state: dict[str, object]) -> None:
-        """Go on from what `state` returned."""
+        """Continue from a saved `state()`."""
         saved: list[Tensor] = state["tensors"]  # type: ignore[assignment]
         for tensor, value in zip(self.tensors, saved, strict=True):
             tensor.copy_(value)

@@ -1,10 +1,10 @@
-"""Direct feedback alignment (Nokland 2016, arXiv 1609.01596), its feedback the highways of HEP: B_i = -alpha V_i.
+"""Direct feedback alignment (Nokland 2016, arXiv 1609.01596) through HEP's highways: B_i = -alpha V_i.
 
     eps_i = -alpha V_i eps_L        the error that layer i learns from, at its feedforward activity
     dW    as in predictive coding   Eq. W_update_pc
 
-There is no inference. It is HEP in the limit where nothing but the highway moves a state. Local: the output error
-is broadcast, and the gain of a layer uses the transposed matrix above it, as in predictive coding.
+There is no inference. It is HEP in the limit where only the highway moves a state. Local: the output error is
+broadcast, and the gain of a layer uses the transposed matrix above it, as in predictive coding.
 """
 
 import torch

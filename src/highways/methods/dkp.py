@@ -4,8 +4,8 @@
     dW    as in predictive coding
     dPsi_i = -h(z_i) eps_L^T      with AdamW and weight decay, as W
 
-Where Psi_{L-1} and W_{L-1}^T get the same steps and the same decay, their difference shrinks by 1 - lr decay per
-update. Local: the output error is broadcast. Extra parameters: (L-1) N C. Cost: one forward sweep.
+Where Psi_{L-1} and W_{L-1}^T get the same steps and the same decay, every update multiplies their difference
+by 1 - lr decay. Local: the output error is broadcast. Extra parameters: (L-1) N C. Cost: one forward sweep.
 """
 
 from collections.abc import Callable

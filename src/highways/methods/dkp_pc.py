@@ -1,12 +1,12 @@
 """DKP-PC (Casnici et al., arXiv 2602.15571): a re-implementation from secondary descriptions; no code was found.
 
-    1  W_l <- W_l + eta (Psi_{l+1} eps_L * phi') h_l^T for l < L - 1, the states keep their values
-    2  T steps of predictive coding from there, z_i <- z_i - lambda dE/dz_i, with the new W
-    3  the weight step of predictive coding at the states of 2, and Psi as in DKP, with eps_L as it is now
+    1  W_l <- W_l + eta (Psi_{l+1} eps_L * phi') h_l^T for l < L - 1, at the states of the forward sweep
+    2  T steps of predictive coding from these states, z_i <- z_i - lambda dE/dz_i, with the new W
+    3  the weight step of predictive coding at the states of 2, and Psi as in DKP, with eps_L at those states
 
-After 1 the error of a layer points against Psi eps_L, so without 2 the third phase takes the first one back; the
-published order is kept. Local: the output error is broadcast; the states need W^T. Extra parameters: (L-1) N C.
-Cost: two more weight steps' worth than predictive coding with T steps.
+After 1 the error of a layer points against Psi eps_L, so without 2 the third phase would undo the first; the
+published order is kept. Local: the output error is broadcast; the states need W^T.
+Extra parameters: (L-1) N C. Cost: predictive coding with T steps, and about two more weight steps.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from highways.model.network import Parameters, first_prediction, output_error, o
 
 
 class Rule(dkp.Rule):
-    """A direct step, a little inference, and the step of predictive coding."""
+    """A step along the direct feedback, T steps of inference, and the weight step of predictive coding."""
 
     def batch_gradient(self, parameters: Parameters, x: Tensor, y: Tensor, update: int) -> Gradient:
         (psi,) = self.learned.tensors
@@ -59,6 +59,6 @@ class Rule(dkp.Rule):
 
 
 def shifted(parameters: Parameters, change: Parameters) -> Parameters:
-    """The sum of the two."""
+    """parameters + change, in new tensors."""
     added = change.named()
     return Parameters(**{name: tensor + added[name] for name, tensor in parameters.named().items()})

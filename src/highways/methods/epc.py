@@ -5,9 +5,9 @@
     e_i <- e_i - lambda (e_i + dl/ds_i)            T times
     dE/dW_l = -(e_{l+1} * phi') h(s_l)^T           as in predictive coding, at the states s
 
-Its minima are those of predictive coding. After few small steps e_i is lambda T times the backprop error, which
-AdamW does not see: backprop. Local is the weight step only; the errors need a backward sweep. Cost: T + 1 forward
-and T backward sweeps, one layer after the other.
+Its minima are those of predictive coding. After few small steps e_i is about lambda T times the backprop
+error. AdamW ignores that factor, so the method is backprop. Only the weight step is local; the errors need a
+backward sweep. Cost: T + 1 forward and T backward sweeps, one layer after the other.
 """
 
 import torch
@@ -28,7 +28,7 @@ class Rule(base.Rule):
         self.options, self.architecture = spec.rule, Architecture.of(spec)
 
     def infer(self, parameters: Parameters, x: Tensor, y: Tensor) -> tuple[Tensor, Relaxed]:
-        """The logits before inference, and where it ends."""
+        """The logits before inference, (B, C), and the relaxed states."""
         sweep = upwards(parameters, x, self.architecture)
         logits, errors = sweep.logits, torch.zeros_like(sweep.states)
         for _ in range(self.options.steps):

@@ -1,13 +1,13 @@
-"""iPC, incremental predictive coding (Salvatori et al., ICLR 2024, arXiv 2212.00720): no phases of inference and
-learning. States and weights move together, T times per batch, on one energy.
+"""iPC, incremental predictive coding (Salvatori et al., ICLR 2024, arXiv 2212.00720): inference and learning
+are not separate phases. States and weights move together, T times per batch, on one energy.
 
-    z_i <- z_i - lambda dE/dz_i    both from the same errors, from the forward sweep on
-    W_l <- W_l - AdamW(dE/dW_l)    dE/dW_l as in predictive coding
+    z_i <- z_i - lambda dE/dz_i    starting at the states of the forward sweep
+    W_l <- W_l - AdamW(dE/dW_l)    dE/dW_l as in predictive coding, from the same errors
 
-The error comes down by one layer per step, so the first layer learns from step L on. AdamW's averages and decay
-move layers that have no gradient yet, and the errors that this opens pull them back. A batch has T steps of AdamW,
-all at the rate of the batch. Local but for the transposed weights in J^T. Cost: T steps on all layers and on the
-weights.
+The error descends one layer per step, so the first layer learns from step L on. AdamW's averages and decay
+also move layers whose gradient is still zero; the errors that this causes pull them back. A batch has T steps
+of AdamW, all at the learning rate of the batch. Local but for the transposed weights in J^T. Cost: T steps on
+all layers and on the weights.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from highways.specs.run import RunSpec
 
 
 class Rule(base.Interleaved):
-    """Gradient descent on the energy, in the states and in the weights at once."""
+    """Every step descends the energy in the states and in the weights at once."""
 
     def __init__(self, spec: RunSpec, parameters: Parameters, kernel: str) -> None:
         self.options, self.architecture = spec.rule, Architecture.of(spec)

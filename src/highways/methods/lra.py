@@ -2,15 +2,15 @@
 al., AAAI 2023) without skips, a re-implementation from secondary descriptions.
 
     d_l = E_l e_{l+1}, or E_{L->l} e_L         e_L = softmax(mu_L) - y
-    e_l = phi(a_l) - phi(a_l - beta d_l)       a_l = W_{l-1} h_{l-1}: the target lies beta d_l lower
+    e_l = phi(a_l) - phi(a_l - beta d_l)       a_l = W_{l-1} h_{l-1}; the target is phi(a_l - beta d_l)
     dW_{l-1} = e_l h_{l-1}^T                   no phi'
     dE_l = gamma h_l e_{l+1}^T, or h_l e_L^T   Kolen-Pollack: E follows W^T; or E stays as drawn, N(0, 1)
 
-LRA-E feeds back from layer to layer, rec-LRA at every m-th layer from the output. With m = 1 and a fixed E it is
-direct feedback alignment but for the difference of phi; where phi stands before the matrix only (the readings pre
-and pre_norm) there is no such difference, and it is that exactly. Left out of rec-LRA: the noise, the signed
-errors and the projection of the updates. Local, and no W^T (but in the step of the gain). Extra parameters: about
-those of W for LRA-E. Cost: a forward and a backward sweep.
+LRA-E feeds back from layer to layer, rec-LRA at every m-th layer from the output. With m = 1 and a fixed E,
+rec-LRA is direct feedback alignment, except that e_l is a difference of phi. Where phi stands before the
+matrix only (the readings pre and pre_norm), e_l is beta d_l, and the two are the same. Left out of rec-LRA:
+the noise, the signed errors and the projection of the updates. Local, without W^T (except in the gain's
+step). Extra parameters: about those of W for LRA-E. Cost: a forward and a backward sweep.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from highways.specs.run import RunSpec
 
 
 class Rule(base.Rule):
-    """A forward sweep, and targets from the top down; `direct` and `neighbour` are the layers fed in each way."""
+    """A forward sweep, then targets from the top down: from the output for `direct`, else from above."""
 
     learned: Learned
 
@@ -56,7 +56,7 @@ class Rule(base.Rule):
         return Gradient(weights, sweep.logits, errors, feedback=feedback)
 
     def hidden_errors(self, sweep: Sweep, output: Tensor) -> Tensor:
-        """eps_1..eps_{L-1}, (L-1, B, N): -e_l, as eps_L = -e_L."""
+        """eps_l = -e_l of layers 1..L-1, (L-1, B, N); output (B, C) is eps_L = -e_L."""
         direct, neighbour = self.learned.tensors
         feed = dict(zip(self.direct, output @ direct.transpose(1, 2), strict=True))
         matrix = dict(zip(self.neighbour, neighbour, strict=True))
@@ -72,7 +72,7 @@ class Rule(base.Rule):
         return torch.stack(found[::-1])
 
     def feedback_gradients(self, sweep: Sweep, errors: Errors) -> tuple[Tensor, ...]:
-        """What E descends, a mean over the batch."""
+        """dE of the layers `direct`, (., N, C), and `neighbour`, (., N, N), means over the batch."""
         scale = -self.options.gamma / len(errors.output)
         h = torch.stack([encoding.h for encoding in sweep.encodings]).transpose(1, 2)
         direct = [i - 1 for i in self.direct]

@@ -5,9 +5,9 @@
     dW_l = -(delta_{l+1} * phi') h(c_l)^T
     W <- W / ((sqrt m + sqrt n) std(W))         after every update, W of m x n
 
-The recursion is linear, and its fixed point is the backprop error: with lambda = 1 it is there after L - 1 steps,
-exactly. Local: neighbours, W^T and stored forward values. Cost: T products over all layers at once; with
-lambda = 1 and T >= L - 1 one backward sweep, which gives the same.
+The recursion is linear, and its fixed point is the backprop error. With lambda = 1 it is reached exactly
+after L - 1 steps. Local: neighbours, W^T and stored forward values. Cost: T products over all layers at once;
+with lambda = 1 and T >= L - 1 one backward sweep computes the same errors.
 """
 
 from collections.abc import Callable
@@ -75,7 +75,7 @@ class Rule(base.Rule):
 
 
 def normalise(parameters: Parameters) -> None:
-    """Every matrix to an expected spectral norm of 1, in place."""
+    """Scale every matrix to an expected spectral norm of 1, in place."""
     for matrix in parameters.matrices():
         rows, columns = matrix.shape
         matrix.div_((rows**0.5 + columns**0.5) * matrix.std())

@@ -4,8 +4,9 @@
     a_1 = 1/sqrt(D),  a = 1/sqrt(N L) with skips, 1/sqrt(N) without,  a_L = 1/N
     z_i <- z_i - (lambda / B) dE/dz_i      T steps on the batch mean of the energy
 
-With forward skips it is not a network of this benchmark's kind; without them it is the standard initialisation
-with a small output. No normalisation. Adam acts on W, whose step in a W is a lr. Local but for W^T. Cost: T steps.
+With skips the network is not one of this skip-free benchmark; without them it is the standard initialisation
+with a small output. No normalisation. Adam acts on W, so a W moves at the rate a lr. Local but for W^T.
+Cost: T steps.
 """
 
 from dataclasses import replace

@@ -26,11 +26,11 @@ class Rule(base.Rule):
         self.kernel = kernel
 
     def highways(self, update: int) -> Highways | None:
-        """What HEP adds."""
+        """The highways of the E-step: none here; `hep.Rule` has them."""
         return None
 
     def infer(self, parameters: Parameters, x: Tensor, y: Tensor, update: int = 0) -> tuple[Tensor, Relaxed]:
-        """The E-step: the initial states, and where they end."""
+        """The E-step: the initial states, (L-1, B, N), and the relaxed ones."""
         settings = (self.inference, self.architecture, self.conventions, self.highways(update), self.kernel)
         return relax(parameters, x, y, *settings, self.schedule)
 

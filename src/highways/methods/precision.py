@@ -1,15 +1,15 @@
 """Precision-guided predictive coding (Qi et al., arXiv 2506.23800; the official code's schedule S and update FU).
 
-    z_i <- z_i - lambda (pi_i eps_i - J_i^T pi_{i+1} eps_{i+1})    T steps with Nesterov momentum, i = L - 1 first
+    z_i <- z_i - lambda (pi_i eps_i - J_i^T pi_{i+1} eps_{i+1})    t = 0..T-1, with Nesterov momentum
     pi_i(t) = 1 when the signal arrives, t = L - i, else off_spike (0.001)
     dW_l = -((z_{l+1}(T) - mu_{l+1}(0)) * phi') h(z_l(0))^T        the forward update: activities of the sweep
 
-With off_spike = 0 and without momentum dW_l is c times backprop's, c = lambda^k (1 - lambda), k hops below the
-output: the schedule carries the backprop error down, and AdamW does not see c. With momentum m (0.1) a state
-first moves by lambda (1 + m), and c = (lambda (1 + m))^k (1/(1 + m) - lambda) / (1 - m) once it has come to rest:
-above lambda = 1/(1 + m) the weights climb. `literal` is their Eq. 4 as printed, with a precision of 1/lambda
-at arrival and 1 else: another algorithm. Local in space; it needs a clock.
-Cost: T steps on the layers that the signal has reached, that is, about L^2/2 layer steps at T = L + 3.
+With off_spike = 0 and without momentum, dW_l is c times backprop's, with c = lambda^k (1 - lambda) and
+k = L - 1 - l > 0: the schedule carries the backprop error down, and AdamW ignores c. With momentum m (0.1) a
+state first moves by lambda (1 + m), and at rest c = (lambda (1 + m))^k (1/(1 + m) - lambda) / (1 - m). Above
+lambda = 1/(1 + m) the weights ascend the loss. `literal` is their Eq. 4 as printed, with a precision of
+1/lambda at arrival and 1 otherwise: a different algorithm. Local in space; it needs a clock.
+Cost: T steps on the layers that the signal has reached, so about L^2/2 layer steps at T = L + 3.
 """
 
 from dataclasses import replace
@@ -26,7 +26,7 @@ from highways.specs.run import Inference, RunSpec
 
 
 class Rule(pc.Rule):
-    """Relaxation under a schedule of precisions, then the weight step at the forward sweep or at the states."""
+    """Relaxation under a schedule of precisions, then the weight step at the initial or relaxed states."""
 
     def __init__(self, spec: RunSpec, parameters: Parameters, kernel: str) -> None:
         self.options, self.architecture, self.kernel = spec.rule, Architecture.of(spec), kernel

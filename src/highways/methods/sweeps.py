@@ -1,4 +1,4 @@
-"""Sequential sweeps: up the layers with errors added on the way, and the output error back down them."""
+"""Sequential sweeps: forward with errors added to the states, and backward with the output error."""
 
 from typing import NamedTuple
 
@@ -33,9 +33,9 @@ def upwards(parameters: Parameters, x: Tensor, architecture: Architecture, error
 
 
 def downwards(parameters: Parameters, sweep: Sweep, output: Tensor, architecture: Architecture) -> Tensor:
-    """The product of Jacobians: d_{L-1} = J_{L-1}^T eps_L and d_i = J_i^T d_{i+1}, (L-1, B, N).
+    """The backward sweep: d_{L-1} = J_{L-1}^T eps_L and d_i = J_i^T d_{i+1}, (L-1, B, N), from eps_L (B, C).
 
-    With eps_L = -dl/dmu_L it is -dl/ds_i.
+    With eps_L = -dl/dmu_L, d_i is -dl/ds_i.
     """
     matrices, gamma = parameters.matrices(), parameters.gains()
     found: list[Tensor] = []

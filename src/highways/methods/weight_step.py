@@ -15,7 +15,7 @@ from highways.specs.run import Learning, RunSpec
 
 @dataclass(frozen=True)
 class Group:
-    """The settings of the tensors of these names; `scale` multiplies the learning rate."""
+    """AdamW's settings for the tensors with these names; `scale` multiplies the learning rate."""
 
     names: tuple[str, ...]
     eps: float
@@ -24,10 +24,10 @@ class Group:
 
 
 class AdamW:
-    """torch's own update, with its defaults for beta, of named tensors; it holds their averages alone.
+    """torch's AdamW update of named tensors, with the default betas; it stores their averages only.
 
-    `torch.optim.AdamW` gives the same bits, but building one imports torch's compiler, which takes longer than a
-    small run. fused: torch's single kernel, which rounds otherwise than its sequence of operations.
+    `torch.optim.AdamW` gives the same bits, but building one imports torch's compiler, which takes longer
+    than a small run. fused: use torch's single kernel, which rounds differently from its separate operations.
     """
 
     def __init__(self, tensors: Mapping[str, Tensor], groups: Sequence[Group], *, fused: bool = False) -> None:
@@ -40,7 +40,7 @@ class AdamW:
         """One update of the tensors in place."""
         for group in self.groups:
             own = [tensors[name] for name in group.names]
-            # torch wants its count of updates as tensors, and adds this one itself.
+            # torch takes the number of earlier updates as tensors, and adds 1 itself.
             places = [tensor.device if self.fused else "cpu" for tensor in own]
             adamw(
                 own,
@@ -49,7 +49,7 @@ class AdamW:
                 [self.squares[name] for name in group.names],
                 [],
                 [torch.tensor(float(self.updates), device=place) for place in places],
-                fused=self.fused or None,  # None: what torch takes for the device
+                fused=self.fused or None,  # None: torch's choice for the device
                 amsgrad=False,
                 beta1=0.9,
                 beta2=0.999,
@@ -65,7 +65,7 @@ class AdamW:
         return {"updates": self.updates, "averages": self.averages, "squares": self.squares}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned; KeyError or ValueError where it is of other tensors."""
+        """Continue from a saved `state_dict()`; KeyError or ValueError where it belongs to other tensors."""
         for ours, saved in ((self.averages, state["averages"]), (self.squares, state["squares"])):
             for name, tensor in ours.items():
                 if saved[name].shape != tensor.shape:
@@ -75,9 +75,9 @@ class AdamW:
 
 
 def weight_optimizer(spec: RunSpec, parameters: Parameters) -> AdamW:
-    """AdamW over the stacked tensors, decaying the gains only where the conventions say so.
+    """AdamW over `parameters`; the gains decay only where the conventions say so.
 
-    A step on muPC's W is one on a W with the rate a lr, the epsilon eps/a and the decay wd/a.
+    A step on muPC's W is one on the stored a W (`network.scales`) at rate a lr, epsilon eps/a, decay wd/a.
     """
     named, learning = parameters.named(), spec.learning
     gain_decay = learning.weight_decay if spec.conventions.weight_decay_on_gain else 0.0
@@ -95,9 +95,9 @@ def apply(optimizer: AdamW, parameters: Parameters, gradient: Parameters, lr: fl
 
 
 def learning_rate(learning: Learning, update: int, updates: int) -> float:
-    """The rate of update 0, 1, ... of a run of that many updates.
+    """The learning rate of update 0, 1, ... in a run of `updates` updates.
 
-    warmup_cosine rises linearly over the first part of the horizon and then falls as half a cosine to zero.
+    warmup_cosine rises linearly over `warmup_fraction` of the horizon, then falls as half a cosine to zero.
     """
     if learning.schedule == "constant":
         return learning.lr

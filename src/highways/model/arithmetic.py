@@ -14,8 +14,8 @@ def _flushes_denormals() -> bool:
 def exact_float32() -> Iterator[None]:
     """Full float32 products, and denormals flushed to zero on the calling thread; both restored afterwards.
 
-    Errors are small differences of states of size 1, which TF32's 10-bit mantissa would drown; and errors
-    that decay geometrically over the layers end in denormals, which cost a CPU twenty times the time.
+    Prediction errors are small differences of states of size 1, and TF32's 10-bit mantissa would lose them.
+    Errors that decay geometrically over the layers become denormals, which slow a CPU down twentyfold.
     """
     matmul = torch.backends.cuda.matmul
     precision, flushed = matmul.fp32_precision, _flushes_denormals()

@@ -6,8 +6,8 @@
             + alpha V_i eps_L   for i in S                            Eq. z_update (the highway)
     dE/dW_l = -(eps_{l+1} * phi'(W_l h_l)) h_l^T                      Eq. W_update_pc
 
-Shapes: states z (L-1, B, N) stack z_1..z_{L-1}; x (B, D); y (B, C) one-hot. Everything is per sample: sums over
-the batch appear only in the gradient of the weights, and reductions (mean or sum) are the caller's.
+Shapes: states z (L-1, B, N) stack z_1..z_{L-1}; x (B, D); y (B, C) one-hot. Everything is per sample.
+Only the gradient of the weights sums over the batch; other reductions (mean or sum) are the caller's.
 """
 
 from dataclasses import replace
@@ -56,7 +56,7 @@ class Errors(NamedTuple):
 
 
 class Relaxed(NamedTuple):
-    """Where inference ends: states z_1..z_{L-1}, their predictions mu_1..mu_{L-1}, (L-1, B, N), and the errors."""
+    """Result of the E-step: states z_1..z_{L-1}, predictions mu_1..mu_{L-1}, (L-1, B, N) each, and errors."""
 
     z: Tensor
     mu: Tensor
@@ -64,9 +64,9 @@ class Relaxed(NamedTuple):
 
 
 class Highways(NamedTuple):
-    """alpha V_i of the endpoints S = {first, first + every, ...} up to z_{L-1}: feedback (|S|, C, N), transposed.
+    """feedback (|S|, C, N): alpha V_i^T of the highway endpoints S = {first, first + every, ...} up to L-1.
 
-    The output error is used as it is now, with no gradient through it (the stop-gradient of Eq. aug_energy).
+    A highway carries the current output error, without a gradient (the stop-gradient of Eq. aug_energy).
     Without the chain, an ablation, J_i^T eps_{i+1} reaches the last hidden layer only.
     """
 
@@ -79,7 +79,7 @@ class Highways(NamedTuple):
 class Schedule(NamedTuple):
     """Precisions that change from step to step: step t descends sum_{i<L} pi_i/2 ||eps_i||^2 + pi_L CE(y, mu_L).
 
-    precisions (T, L): pi_1..pi_L at t = 1..T. momentum: of Euler's steps, in Nesterov's form.
+    precisions (T, L): pi_1..pi_L at t = 1..T. momentum: Nesterov momentum of Euler's steps.
     """
 
     precisions: Tensor
@@ -100,7 +100,7 @@ def hidden_product(h: Tensor, parameters: Parameters) -> Tensor:
 
 
 def predict(parameters: Parameters, z: Tensor, mu_1: Tensor, architecture: Architecture) -> Predictions:
-    """Predictions of all layers from the same-time states z; mu_1 does not change, since the input is clamped."""
+    """Predictions of all layers from the states z of one step; mu_1 is fixed, since the input is clamped."""
     hidden = encode(z[:-1], parameters.hidden_gain, architecture)
     mu = prediction_of(hidden_product(hidden.h, parameters), z[:-1], architecture)
     output = encode(z[-1], parameters.output_gain, architecture)
@@ -112,9 +112,9 @@ def predict(parameters: Parameters, z: Tensor, mu_1: Tensor, architecture: Archi
 def initial_states(parameters: Parameters, x: Tensor, architecture: Architecture) -> Tensor:
     """States that equal their predictions bit for bit, (L-1, B, N).
 
-    The sweep goes up layer by layer. A product of one layer may round differently from the same product in a
-    batch of layers, so the batched prediction is then repeated until it reproduces itself; layer l is fixed
-    after at most l repetitions, and usually the first one changes nothing.
+    A forward sweep computes them layer by layer. A product of one layer may round differently from the same
+    product in a batch of layers, so the batched prediction is repeated until it reproduces itself. Layer l is
+    final after at most l repetitions; usually the first one changes nothing.
     """
 
     def multiply(layer: int, h: Tensor) -> Tensor:
@@ -185,9 +185,9 @@ def weight_gradient(
 def outer_products(
     parameters: Parameters, x: Tensor, z: Tensor, g: Errors, architecture: Architecture
 ) -> ParameterGradient:
-    """-g_{l+1} h_l^T of every matrix, and the same for gains and biases, summed over the batch.
+    """-g_{l+1} h_l^T of every matrix, and the gradients of gains and biases, summed over the batch.
 
-    g is on what the matrices give, before phi.
+    g: the errors at the outputs of the matrices, before phi.
     """
     gain = parameters.hidden_gain
     hidden = encode(z[:-1], gain, architecture)

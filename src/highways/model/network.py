@@ -18,7 +18,7 @@ from highways.specs.run import RunSpec
 
 @dataclass(frozen=True)
 class Architecture:
-    """How a prediction is made: the options of `spec.Conventions`, `spec.Network` and `specs.Parametrisation`."""
+    """How a prediction is made: the options from `Conventions`, `Network` and `Parametrisation` of a spec."""
 
     phi: str
     activation: str
@@ -67,7 +67,7 @@ class Parameters:
         return {name: tensor for name, tensor in pairs if tensor is not None}
 
     def detached(self) -> "Parameters":
-        """The same numbers, out of autograd's sight."""
+        """The same tensors, detached from autograd."""
         return Parameters(**{name: tensor.detach() for name, tensor in self.named().items()})
 
     def clone(self) -> "Parameters":
@@ -111,12 +111,12 @@ class Parameters:
 def scales(spec: RunSpec, inputs: int) -> dict[str, float]:
     """The factor a of every matrix, by field name.
 
-    `Parameters` hold a W, what a state is multiplied with, where W is what the method draws and learns.
+    The method draws and learns W; `Parameters` hold the product a W, which multiplies a state.
     """
     return spec.parametrisation.scales(spec.network.depth, spec.network.width, inputs)
 
 
-# What a step on the parameters descends has their shapes.
+# A gradient has the shapes of the parameters.
 ParameterGradient = Parameters
 
 
@@ -128,8 +128,8 @@ def field_of(layer: int, depth: int) -> str:
 def initialise(spec: RunSpec, inputs: int, classes: int) -> Parameters:
     """Draw the weights of a run: N(0, 1/fan_in), N(0, a^2) where scaled, or orthogonal; gains are 1 and biases 0.
 
-    Every matrix is drawn on the CPU in double precision from a stream named by (seed, layer), so that all
-    devices and precisions start from the same numbers.
+    Every matrix is drawn on the CPU in double precision from a random stream of (seed, layer), so all devices
+    and precisions start from the same numbers.
     """
     depth, width = spec.network.depth, spec.network.width
     dtype = getattr(torch, spec.dtype)
@@ -174,10 +174,10 @@ def times_phi_prime(delta: Tensor, activity: Tensor, architecture: Architecture)
 
 
 class Encoding(NamedTuple):
-    """What a matrix is applied to, h(z), and what its Jacobian needs; all (..., B, N) but rms (..., B, 1).
+    """The input h(z) of a matrix, and the terms of its Jacobian; all (..., B, N) but rms (..., B, 1).
 
-    direction is the normalised state zhat (None without normalisation); active is the output of phi (None
-    where phi stands after the matrix only).
+    direction: the normalised state zhat (None without normalisation). active: the output of phi (None where
+    phi stands after the matrix only).
     """
 
     h: Tensor
@@ -204,7 +204,7 @@ def encode(z: Tensor, gain: Tensor | None, architecture: Architecture) -> Encodi
 def encode_transposed(
     u: Tensor, encoding: Encoding, gain: Tensor | None, architecture: Architecture
 ) -> tuple[Tensor, Tensor | None]:
-    """(dh/dz)^T u, and u's pull on the gain per sample (..., B, N) (None without normalisation)."""
+    """(dh/dz)^T u, and (dh/dgamma)^T u per sample, (..., B, N) (None without normalisation)."""
     inner = architecture.activation in ("pre", "both")
     if inner and encoding.active is not None:
         u = times_phi_prime(u, encoding.active, architecture)
@@ -250,7 +250,7 @@ def climb(
 ) -> Iterator[Layer]:
     """The forward pass from x (B, D), hidden layer by hidden layer, with errors (L-1, B, N) added on the way.
 
-    multiply: from a hidden matrix's number l = 1..L-2 and h_l, (B, N), to W_l h_l + b_l; torch's by default.
+    multiply(l, h_l) returns W_l h_l + b_l for l = 1..L-2 and h_l (B, N); by default torch's linear map.
     """
     matrices, gains, biases = parameters.matrices(), parameters.gains(), parameters.biases()
 
@@ -269,7 +269,7 @@ def climb(
 
 
 def activated(product: Tensor, architecture: Architecture) -> Tensor:
-    """phi of the product, in a reading where phi stands after the matrix."""
+    """phi(product) where phi stands after the matrix, else the product."""
     return phi(product, architecture) if architecture.activates_prediction else product
 
 

@@ -1,4 +1,4 @@
-"""A trained network that takes images as they are: what `highways.load` returns."""
+"""A trained network that takes unprocessed images; `highways.load` returns one."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +19,10 @@ Images = TypeVar("Images", Tensor, NDArray[Any])
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A network, and what its weights are of (`highways.weights.About`).
+    """A trained network. `about` describes its run, its epoch and its accuracies (`highways.weights.About`).
 
-    Images are uint8, (n, height, width) or (n, pixels) or any other shape of n images: pixels from 0 to 255, not
-    standardised. The network does that itself, with the mean and deviation that it was trained with.
+    Images are uint8 pixels from 0 to 255, of shape (n, height, width), (n, pixels) or any other with n first.
+    The network standardises them itself, with the mean and deviation that it was trained with.
     """
 
     about: About
@@ -31,7 +31,7 @@ class Trained:
     def predict(self, images: Images) -> Images:
         """The class of every image, int64 (n,): a tensor for a tensor, an array for an array.
 
-        ValueError for images of another size or type.
+        Raises ValueError for images of another size or type.
         """
         classes = self.outputs(images).argmax(-1)
         return classes.numpy() if isinstance(images, np.ndarray) else classes
@@ -44,7 +44,7 @@ class Trained:
         return torch.cat([feedforward(self.parameters, self.standardised(x), architecture) for x in chunks])
 
     def standardised(self, pixels: Tensor) -> Tensor:
-        """The input of the network, (n, D), as training made it: in float32, then in the type of the weights."""
+        """The network's input, (n, D), computed as in training: in float32, then in the weights' type."""
         scaled = pixels.to(torch.float32).div_(255).sub_(self.about.mean).div_(self.about.std)
         return scaled.to(self.parameters.w_in.dtype)
 
@@ -66,7 +66,7 @@ class Trained:
 
 
 def load(path: str | Path) -> Trained:
-    """The network of a file of weights; WeightsError where there is none."""
+    """The network in a file of weights; raises WeightsError where the file is missing or holds no network."""
     about, arrays = weights.read(path)
     if about.epoch is None:
         raise WeightsError(f"{path}: no weights; the run diverged in its first epoch")
@@ -81,6 +81,6 @@ def load(path: str | Path) -> Trained:
 
 
 def save(path: Path, about: About, parameters: Parameters | None) -> None:
-    """Write a file of weights; without parameters it says that the run has none."""
+    """Write a file of weights; parameters None: the run diverged in its first epoch and has none."""
     named = {} if parameters is None else parameters.named()
     weights.write(path, about, {name: tensor.cpu().numpy() for name, tensor in named.items()})

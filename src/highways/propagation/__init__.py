@@ -1,1 +1,1 @@
-"""How far the output error travels: one clamped image, a long relaxation, every layer's error at every step."""
+"""How far the output error travels: the error of every layer in a long relaxation of one clamped image."""

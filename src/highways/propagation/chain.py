@@ -1,8 +1,8 @@
-"""A network and one image: predictions, errors and their way back, for a batch of one, where every step is short.
+"""Predictions, errors and products with J^T of a network for one image, without a batch dimension.
 
     mu_1 = psi(W_0 x)      mu_{l+1} = psi(W_l h(z_l)) [+ z_l]      mu_L = W_{L-1} h(z_{L-1})
 
-psi is phi or nothing, h the encoding of `network.encode`. States are (L-1, N).
+psi is phi or the identity, h the encoding of `network.encode`. States are (L-1, N).
 """
 
 from collections.abc import Callable
@@ -34,9 +34,9 @@ from highways.specs.run import RunSpec
 
 
 class SingleSampleNetwork(NamedTuple):
-    """parameters: the matrices as they multiply; no gains where nothing is normalised.
+    """parameters: the matrices with their scale factors applied; no gains where nothing is normalised.
 
-    transposed: W_l^T of the hidden matrices.
+    transposed: W_l^T of the hidden matrices, (L-2, N, N).
     """
 
     parameters: Parameters
@@ -50,8 +50,8 @@ class SingleSampleNetwork(NamedTuple):
 
 
 class Point(NamedTuple):
-    """Where the states are: z (L-1, N), a (L-2, N) of W_l h(z_l), active (L-2, N) of psi(a), logits (C,), errors
-    (L-1, N) and (C,), and the encodings that the way back needs.
+    """The network at states z (L-1, N): a = W_l h(z_l) + b_l and active = psi(a), both (L-2, N), logits (C,),
+    errors (L-1, N) and (C,), and the encodings below the hidden and the output matrices, which `pulls` needs.
     """
 
     z: Tensor
@@ -64,13 +64,13 @@ class Point(NamedTuple):
     output: Encoding
 
     def rms(self) -> Tensor:
-        """Of the error of every layer, 1 to L: (L,), in double precision, where squares do not vanish."""
+        """The rms error of layers 1..L, (L,), in double precision, so that squares do not underflow."""
         hidden = self.hidden_error.double().square().mean(-1)
         return torch.cat([hidden, self.output_error.double().square().mean().reshape(1)]).sqrt()
 
 
 def build(spec: Propagation, inputs: int, classes: int, weights: Parameters | None = None) -> SingleSampleNetwork:
-    """The network of a spec; `weights` are those of a trained one."""
+    """The network of a spec; `weights` of a trained network replace the drawn ones in the network `paper`."""
     run = spec.run
     if spec.network == "paper":
         parameters, architecture = weights or initialise(run, inputs, classes), Architecture.of(run)
@@ -82,7 +82,7 @@ def build(spec: Propagation, inputs: int, classes: int, weights: Parameters | No
     return SingleSampleNetwork(parameters, architecture, parameters.w_hidden.transpose(1, 2).contiguous())
 
 
-# Fills the matrix of a layer, in a network of so many layers, from a stream.
+# (weight, layer, depth, stream) -> weight: fills the matrix of a layer, in place, from a random stream.
 Draw = Callable[[Tensor, int, int, torch.Generator], Tensor]
 
 
@@ -99,7 +99,7 @@ def _mupc(weight: Tensor, layer: int, depth: int, stream: torch.Generator) -> Te
 
 
 def _drawn(run: RunSpec, inputs: int, classes: int, draw: Draw) -> Parameters:
-    """Matrices by a rule, from the streams of `network.initialise`; no gains, no biases."""
+    """Matrices that `draw` fills from the streams of `network.initialise`, without gains or biases."""
     depth, width = run.network.depth, run.network.width
     sizes = [inputs, *[width] * (depth - 1), classes]
     matrices = [
@@ -124,7 +124,7 @@ def sweep(chain: SingleSampleNetwork, x: Tensor) -> Tensor:
     """Hidden states, (L-1, N), that equal their predictions bit for bit, from an input (D,)."""
     states = [first_prediction(chain.parameters, x, chain.architecture)]
     z = torch.stack(states * (chain.parameters.depth - 1))
-    # Layer l is right after l repetitions, by the very product that predicts it later.
+    # Layer l is final after l repetitions, computed by the same product that predicts it later.
     for _ in range(chain.parameters.depth):
         a, _ = _products(chain, z)
         z = torch.cat([z[:1], prediction_of(a, z[:-1], chain.architecture)])
@@ -139,7 +139,7 @@ def _products(chain: SingleSampleNetwork, z: Tensor) -> tuple[Tensor, Encoding]:
 
 
 def at(chain: SingleSampleNetwork, mu_1: Tensor, y: Tensor, z: Tensor) -> Point:
-    """The point of states z."""
+    """The point of states z (L-1, N), given mu_1 (N,) and the target y (C,)."""
     a, hidden = _products(chain, z)
     active, mu = activated(a, chain.architecture), prediction_of(a, z[:-1], chain.architecture)
     output = encode(z[-1], chain.parameters.output_gain, chain.architecture)
@@ -151,8 +151,8 @@ def at(chain: SingleSampleNetwork, mu_1: Tensor, y: Tensor, z: Tensor) -> Point:
 def deviated(chain: SingleSampleNetwork, y: Tensor, start: Point, d: Tensor) -> Point:
     """The point of states start.z + d, where start has no hidden errors.
 
-    eps = d - (mu(z + d) - mu(z)) with every difference taken before it is rounded away, so that errors of any
-    size are right to their own last digits, where z - mu stops at those of z.
+    eps = d - (mu(z + d) - mu(z)), every difference computed without cancellation. So errors of any size have
+    full relative precision, whereas z - mu is lost below the rounding of z.
     """
     architecture, parameters = chain.architecture, chain.parameters
     z = start.z + d
@@ -222,10 +222,10 @@ def _output_pull(chain: SingleSampleNetwork, point: Point, error: Tensor) -> Ten
 
 
 def carried(chain: SingleSampleNetwork, point: Point, nudge: Tensor | None = None) -> Tensor:
-    """What the output error becomes when every layer passes it on: e_i = J_i^T e_{i+1} - nudge_i, (L-1, N).
+    """The output error carried down layer by layer: e_i = J_i^T e_{i+1} - nudge_i, (L-1, N).
 
-    Without a nudge it is the product of Jacobians, -dl/dz_i at the states of the point. With the highways' it is
-    where the errors of HEP would be at rest.
+    Without a nudge this is -dl/dz_i at the states of the point, a product of Jacobians. With the highways'
+    nudge these are the errors of HEP at equilibrium.
     """
     error = _output_pull(chain, point, point.output_error)
     below = [error - nudge[-1] if nudge is not None else error]

@@ -1,4 +1,4 @@
-"""The relaxation: many steps on one image, and what is kept of them."""
+"""Relaxes the states of one image for many steps and traces the error of every layer."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +20,7 @@ from highways.provenance import propagation_code
 from highways.specs.run import RunSpec
 from highways.training.machine import Machine
 
-DENSE_AFTER = 96  # steps that are kept beyond the first L, evenly spaced in the logarithm
+DENSE_AFTER = 96  # steps that are kept beside the first L, evenly spaced in the logarithm
 
 
 def kept_steps(steps: int, depth: int) -> list[int]:
@@ -40,7 +40,7 @@ def propagate(
 ) -> Trace:
     """Relax the states of one image, x (D,) and y (C,) one-hot, and trace the errors of layers 1..L.
 
-    A rule without inference has one moment: before and after its sweep.
+    A rule without inference is traced at step 0, before its sweep, and at step 1, after it.
     """
     dtype = getattr(torch, spec.run.dtype)
     x, y = x.to(dtype), y.to(dtype)
@@ -78,7 +78,7 @@ def _relaxed(
 
 
 def _nudge(run: RunSpec, start: Point) -> Callable[[Tensor], Tensor] | None:
-    """alpha V_i eps_L of every hidden layer, (L-1, N), 0 where it has no highway; None without highways."""
+    """A map from eps_L to alpha V_i eps_L, (L-1, N), 0 in layers without highway; None without highways."""
     if run.highway is None:
         return None
     v = run.highway.alpha * feedback_matrices(run, classes=len(start.output_error))

@@ -1,4 +1,4 @@
-"""What one diagnostic relaxation is. Imports no torch."""
+"""The specification of one diagnostic relaxation. Imports no torch."""
 
 import dataclasses
 import hashlib
@@ -17,8 +17,8 @@ NETWORKS = {
     "mupc": "μPC: scaled N(0, 1), identity skips, μ = z + aWφ(z), squared error",
 }
 
-# The methods with a section `inference` whose relaxation `relaxation.py` writes out. The trace of a method without
-# that section has the errors that the method itself hands out.
+# The methods with a section `inference` whose relaxation `relaxation.py` implements. A method without that
+# section is traced by the errors of its own `Gradient`.
 RELAXATIONS = ("pc", "hep")
 
 
@@ -26,11 +26,11 @@ RELAXATIONS = ("pc", "hep")
 class Propagation:
     """One relaxation, of a batch of one image.
 
-    run: network, method, highways and the inference, whose steps are all recorded; its data set gives the image.
+    run: network, method, highways and inference; its data set gives the image.
     network: one of NETWORKS; only `paper` has the conventions of the run.
-    form: the states are kept as they are (`plain`), or as `deviations` from the sweep, whose differences have no
-        floor at the rounding of the states.
-    trained, epoch: the weights are those after this many epochs of that run, where it is given.
+    form: the states are stored as they are (`plain`), or as `deviations` from the sweep, so that small errors
+        are not lost in the rounding of the states.
+    trained, epoch: where given, the weights are those of the run `trained` after `epoch` epochs.
     """
 
     run: RunSpec = section()

@@ -1,4 +1,4 @@
-"""What a relaxation leaves: one npz file, which the figures are made from."""
+"""The trace of a relaxation: one .npz file, from which figures and tables are made."""
 
 import json
 import zipfile
@@ -17,16 +17,16 @@ _KEPT_BITS = 24  # of a mantissa of 52: seven digits, in half the bytes
 
 
 class OtherSettings(RecordError):  # noqa: N818
-    """A trace that is not of the spec that was asked for."""
+    """A trace of another spec than the one asked for."""
 
 
 @dataclass(frozen=True, eq=False)
 class Trace:
     """steps (n,), 0 first; errors (n, L): rms of the error of layers 1..L after each of these steps.
 
-    backprop (L,): rms of -dl/dz_i before the first step, where layer L has its own error.
-    steady (L,): where the rms would be at rest with the output error of the last step: for predictive coding the
-    product of Jacobians, at the last states, times that error.
+    backprop (L,): rms of -dl/dz_i before the first step; at layer L, of the output error.
+    steady (L,): rms of the errors at equilibrium with the last output error (`chain.carried`): for predictive
+    coding, that error times the Jacobians at the last states. Without inference, the rule's own errors.
     provenance: the code, the library and the machine that made it.
     """
 
@@ -57,8 +57,8 @@ def write(path: Path, trace: Trace) -> None:
 
 
 def read(path: Path, spec: Propagation) -> Trace | None:
-    """The trace of a spec; None where there is none yet, RecordError where the file holds something else,
-    OtherSettings where that is another trace."""
+    """The trace of a spec; None without a file. Raises RecordError where the file is no trace, OtherSettings
+    where it is the trace of another spec."""
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             found = str(file["spec"])

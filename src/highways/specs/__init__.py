@@ -1,1 +1,1 @@
-"""What a run is made of, below all that computes: the methods and their settings. Imports no torch."""
+"""The specification of a run: the methods and their settings, without any computation. Imports no torch."""

@@ -1,4 +1,4 @@
-"""What a method costs beside what the specification itself says. Imports no torch."""
+"""The cost of a method beyond the section `inference` of its specification. Imports no torch."""
 
 from typing import NamedTuple
 
@@ -21,5 +21,5 @@ class Cost(NamedTuple):
 
 
 def no_more(options: object, depth: int) -> Cost:
-    """The cost of a method that the specification describes whole."""
+    """The cost of a method without work beyond its section `inference`."""
     return Cost()

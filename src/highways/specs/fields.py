@@ -23,7 +23,7 @@ class SpecError(UserError, ValueError):
 
 
 def shown(value: Any) -> str:
-    """A value as a message repeats it: in one line, and in part where it is long."""
+    """A value as a message repeats it: on one line, cut where it is longer than 100 characters."""
     return short(repr(value), 100)
 
 

@@ -1,6 +1,6 @@
 """The settings of the methods, the section `rule` of a run, and what each method costs. Imports no torch.
 
-Steps that are null depend on the depth L.
+Where `steps` is null, the number of steps T depends on the depth L.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ def epc_cost(options: Epc, depth: int) -> Cost:
 
 @dataclass(frozen=True)
 class MetaPcn:
-    """Meta-PCN: T updates of the states (null: L - 1); whether every weight step ends in a normalisation."""
+    """Meta-PCN: T updates of the states (null: L - 1). normalise: the weights, after every weight step."""
 
     step_size: float = real(1.0, low=0.0, above=True)
     steps: int | None = integer(None, low=1, high=STEPS)
@@ -39,7 +39,7 @@ class MetaPcn:
 
 
 def meta_pcn_cost(options: MetaPcn, depth: int) -> Cost:
-    """With a step size of 1 the one sweep down that learning takes anyhow."""
+    """T inference steps; none with step size 1, where the sweep down of the weight step replaces them."""
     return Cost() if options.step_size == 1.0 else Cost(steps=float(options.steps_at(depth)))
 
 
@@ -48,7 +48,7 @@ class Precision:
     """Precision-guided PC: T updates of the states (null: L + 3) under a schedule of precisions.
 
     schedule: `spike` (the authors' code: 1 when the signal arrives, `off_spike` else) or `literal` (their Eq. 4).
-    momentum: of the states, with Nesterov's form.
+    momentum: Nesterov's, of the states.
     forward_update: whether the weights learn at the activities of the forward sweep.
     """
 
@@ -69,13 +69,13 @@ def precision_cost(options: Precision, depth: int) -> Cost:
 
 
 def _while_the_signal_travels(steps: int, depth: int) -> float:
-    """So many steps, of which each concerns only the layers that the signal has reached."""
+    """The equivalent number of full steps, since each updates only the layers that the signal has reached."""
     return steps - min(steps, depth) / 2
 
 
 @dataclass(frozen=True)
 class Dkp:
-    """DKP: learned feedback from the output; its rate (null: that of the weights)."""
+    """DKP: learned feedback from the output. feedback_lr: its learning rate (null: that of the weights)."""
 
     feedback_lr: float | None = real(None, low=0.0, above=True)
 
@@ -105,8 +105,8 @@ class Lra:
 
     every: 0 for LRA-E (the error comes from the next layer), m for rec-LRA (from the output at every m-th layer).
     learned: whether the feedback matrices follow the weights or stay as drawn.
-    gamma: scales their gradient, as published for plain gradient descent; AdamW, which takes it here, does not see
-        a scale but for its epsilon.
+    gamma: scales their gradient, as published for plain gradient descent. AdamW, used here, ignores a scale
+        but for its epsilon.
     """
 
     beta: float = real(0.125, low=0.0, above=True)
@@ -158,13 +158,13 @@ def mupc_scales(depth: int, width: int, inputs: int) -> Scales:
 
 
 def _mupc_scales_without_skips(depth: int, width: int, inputs: int) -> Scales:
-    """1/sqrt(N) inside."""
+    """1/sqrt(D) at the input, 1/sqrt(N) inside, 1/N at the output."""
     return mupc_scales(1, width, inputs)
 
 
 @dataclass(frozen=True)
 class Ipc:
-    """iPC: T steps of the states and of the weights per batch (null: L, so that every layer learns from it)."""
+    """iPC: T steps of states and weights per batch (null: L, so that the error reaches every layer)."""
 
     step_size: float = real(0.5, low=0.0, above=True)
     steps: int | None = integer(None, low=1, high=STEPS)

@@ -1,4 +1,4 @@
-"""What a method asks of the network that it trains. Imports no torch."""
+"""The parametrisation of the network that a method trains. Imports no torch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ class Parametrisation:
     standard: whether the conventions hold; without them phi stands before every matrix and nothing is normalised.
     skips: mu_{l+1} = z_l + ... between hidden layers.
     squared: the loss is 1/2 ||y - mu_L||^2, not cross-entropy.
-    scales: from depth, width and the number of inputs to a factor a of every matrix. The network multiplies with
-        a W, where W ~ N(0, 1) is drawn and learned. Unscaled matrices are drawn as the spec says.
+    scales: maps depth, width and the number of inputs to a factor a of every matrix. The network multiplies
+        with a W, where W ~ N(0, 1) is drawn and learned. Unscaled matrices are drawn as the spec says.
     """
 
     standard: bool = True

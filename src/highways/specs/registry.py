@@ -1,4 +1,4 @@
-"""The learning methods: what each needs in its specification, and how it is called. Imports no torch.
+"""The learning methods: what each needs in its specification, its title and its cost. Imports no torch.
 
 docs/adding-a-method.md says how to add one.
 """
@@ -16,11 +16,11 @@ from highways.specs.parametrisation import Parametrisation
 class Method:
     """A learning method; the module `methods.<name>` computes it.
 
-    title: how tables and figures call it.
+    title: its name in tables and figures.
     inference, highway: whether its specification has that section.
     options: the dataclass of the section `rule`; None where the method has no settings of its own.
-    cost: from its options (or None) and the depth to what it costs. A configuration takes no method without one.
-    network: from its options to the network that it trains; None for the benchmark's.
+    cost: a function of its options (or None) and the depth. A configuration refuses a method without one.
+    network: a function of its options that gives its parametrisation; None for the benchmark's.
     """
 
     title: str

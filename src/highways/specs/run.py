@@ -18,7 +18,7 @@ from highways.specs.registry import METHODS
 
 @dataclass(frozen=True)
 class Images:
-    """How many images a data set has in its parts, numbers in an image (pixels x channels), and classes."""
+    """The numbers of images in each part of a data set, of inputs (pixels x channels) and of classes."""
 
     train: int = integer(low=1, high=1_000_000_000)
     validation: int = integer(low=1, high=1_000_000_000)
@@ -29,12 +29,12 @@ class Images:
 
 @dataclass(frozen=True)
 class OwnImages(Images):
-    """The same of a data set of the user's own. Its name does not identify it; the digest of its contents does."""
+    """`Images` of a data set of the user's own, identified by the digest of its contents, not by its name."""
 
     digest: str = word(pattern="[0-9a-f]{32}", allowed="32 hexadecimal digits")
 
 
-# Those that come with the project. The user's own are in its configuration, and what a run must know in its spec.
+# The data sets of the project. A data set of the user's own is described by the section `data` of its runs.
 DATASETS = {
     "mnist": Images(50_000, 10_000, 10_000, inputs=784, classes=10),
     "fashion_mnist": Images(50_000, 10_000, 10_000, inputs=784, classes=10),
@@ -98,7 +98,7 @@ class Conventions:
         pre       mu = W phi(n(z))
         both      mu = phi(W phi(n(z)))
         pre_norm  mu = W n(phi(z))
-    normalisation: n is RMSNorm with a gain (`rms`, the paper's), or nothing at all (`none`, an ablation).
+    normalisation: n is RMSNorm with a gain (`rms`, the paper's), or the identity (`none`, an ablation).
     normalise_output_input: whether z_{L-1} is normalised before the output matrix.
     state_gradient: the energy whose gradient moves the states is the batch `mean` or the batch `sum`.
     bias: whether the predictions have a bias (initialised at 0).
@@ -121,7 +121,7 @@ class Conventions:
     normalisation: str = choice("rms", options=("rms", "none"))
 
 
-# Keys that came after the first records: section, key, default.
+# Keys added after the first records were made: section, key, default.
 _LATER = (("conventions", "normalisation", "rms"),)
 
 
@@ -191,7 +191,7 @@ class RunSpec:
 
     @property
     def images(self) -> Images:
-        """What the data set holds."""
+        """The numbers of images, inputs and classes of the data set."""
         return DATASETS[self.dataset] if self.data is None else self.data
 
     @property
@@ -208,7 +208,7 @@ class RunSpec:
 
     @property
     def parametrisation(self) -> Parametrisation:
-        """What the method asks of the network."""
+        """The parametrisation of the network that the method trains."""
         network = METHODS[self.method].network
         return STANDARD if network is None else network(self.rule)
 
@@ -225,12 +225,12 @@ class RunSpec:
             raise SpecError(f"spec: not valid JSON ({error})") from None
 
     def complete(self) -> dict[str, Any]:
-        """Plain data with every key, but for `rule` and `data` where there is nothing to say in them."""
+        """Plain data with every key, except `rule` and `data` where they are None."""
         document = dataclasses.asdict(self)
         return {key: value for key, value in document.items() if key not in ("rule", "data") or value is not None}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data without the keys of `_LATER` at their defaults, so that no hash changed when they came."""
+        """Plain data without the keys of `_LATER` at their defaults, so that adding them changed no hash."""
         document = self.complete()
         for part, key, default in _LATER:
             if document[part][key] == default:
@@ -280,7 +280,7 @@ class RunSpec:
 
 
 def with_rule(mapping: Any) -> Any:
-    """Plain data of a run, with the settings of its learning rule in their own type."""
+    """Plain data of a run, with `rule` built as its method's dataclass of options, where it has one."""
     if isinstance(mapping, Mapping) and mapping.get("rule") is not None:
         method = METHODS.get(str(mapping.get("method")))
         if method is not None and method.options is not None:

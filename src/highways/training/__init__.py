@@ -1,1 +1,1 @@
-"""One training: the loop, the weight step, evaluation, diagnostics, checkpoints, and what stops and resumes it."""
+"""One training run: its loop, evaluation, diagnostics, checkpoints, interruption and resumption."""

@@ -1,7 +1,7 @@
-"""Checkpoints: written whole, read without executing anything, used only by the run that they are of.
+"""Checkpoints: written whole, read without executing anything, used only by the run that they belong to.
 
-A file is a line with the digest of the rest, and the rest what torch saves: a bit that has changed on the disk is
-seen before anything of it is believed.
+The first line of a file holds the SHA-256 of the rest, which torch saved, so a bit that changed on the disk
+is detected before anything is unpickled.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ def load(path: Path, key: str) -> State | None:
     try:
         document = torch.load(io.BytesIO(saved), map_location="cpu", weights_only=True)
         found, state = document["key"], dict(document["state"])
-    except Exception as error:  # what is no checkpoint fails in many ways inside the unpickler
+    except Exception as error:  # the unpickler raises many kinds of error for a file that is no checkpoint
         set_aside(path, f"is no checkpoint ({type(error).__name__})")
         return None
     if found != key:
@@ -56,7 +56,7 @@ def load(path: Path, key: str) -> State | None:
 
 
 def set_aside(path: Path, problem: str) -> None:
-    """Move a checkpoint that cannot be used out of the way, with a warning."""
+    """Rename a checkpoint that cannot be used, with a warning, so that the run starts again."""
     aside = path.with_name(path.name + ".unusable")
     path.replace(aside)
     print(f"warning: {path} {problem}; moved to {aside.name}, the run starts again", file=sys.stderr)

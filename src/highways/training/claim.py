@@ -1,4 +1,4 @@
-"""The claim of one run on its record, and on the files that lie beside it until it ends. Imports no torch."""
+"""A process's claim on a record, and on the files that lie beside it until the run ends. Imports no torch."""
 
 import errno
 import fcntl
@@ -13,7 +13,7 @@ from highways.training.progress import heartbeat_path
 
 
 class InUseError(UserError):
-    """Another process is at work on the record; the message is one line and says what to do."""
+    """Another process is training the run of this record; the one-line message says what to do."""
 
 
 def checkpoint_path(record: Path) -> Path:
@@ -21,9 +21,9 @@ def checkpoint_path(record: Path) -> Path:
 
 
 def tidy(record: Path, ended: bool) -> None:
-    """Delete what writers left that were killed, and, where the run has ended, all that it had beside its record.
+    """Delete the temporary files of killed writers and, if the run has ended, its checkpoint and heartbeat.
 
-    For who holds the claim.
+    The caller holds the claim.
     """
     beside = (checkpoint_path(record), heartbeat_path(record))
     for path in (record, *beside):
@@ -35,10 +35,10 @@ def tidy(record: Path, ended: bool) -> None:
 
 @contextmanager
 def only_one(record: Path) -> Iterator[None]:
-    """Hold the claim on a record, a lock on a file beside it; InUseError where another process does.
+    """Hold the claim on a record, a lock on a file beside it; raises InUseError where another process does.
 
-    The system lets go of it when its process ends, however that ends. A file system without locks (some NFS)
-    grants it to all.
+    The system releases the lock when the process ends, in whatever way. A file system without locks (some
+    NFS) grants the claim to every process.
     """
     missing = [folder for folder in record.parents if not folder.exists()]
     path = record.with_name(f".{record.name}.lock")
@@ -46,9 +46,9 @@ def only_one(record: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)  # while it is held, so that nobody else's is deleted
+        path.unlink(missing_ok=True)  # while it is held: later it might be another process's
         os.close(file)
-        with suppress(OSError):  # a run that could not begin leaves no folders
+        with suppress(OSError):  # a run that could not begin leaves no empty folders
             for folder in missing:
                 folder.rmdir()
 
@@ -62,7 +62,7 @@ def _held(path: Path, record: Path) -> int:
             continue
         try:
             _lock(file, record)
-            # Whoever held it before may have deleted it between our opening and our locking.
+            # The previous holder may have deleted the file between our opening and our locking.
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(file), path.stat()):
                     return file

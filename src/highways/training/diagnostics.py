@@ -1,4 +1,4 @@
-"""Per-layer numbers of a record: what each layer gets to learn from, and whether it points where backprop does."""
+"""Per-layer numbers of a record: the sizes of states, errors and gradients, and the cosines to backprop."""
 
 import math
 
@@ -15,9 +15,9 @@ Diagnostics = dict[str, list[float | None]]
 
 
 def per_layer(spec: RunSpec, rule: Rule, parameters: Parameters, x: Tensor, y: Tensor) -> Diagnostics:
-    """Rms of the feedforward states z_1..z_{L-1} and of the errors of layers 1..L after inference, norms of the
-    gradients of W_0..W_{L-1}, and their cosines to backprop (null where either gradient is zero). Where a rule has
-    a first phase, the cosines of that step to backprop's, and to the step that follows it.
+    """Rms of the feedforward states z_1..z_{L-1} and of the errors of layers 1..L after inference, norms of
+    the gradients of W_0..W_{L-1}, and their cosines to backprop (None where either gradient is zero). For a
+    rule with a preliminary step, also the cosines of that step to backprop's and to the step that follows it.
     """
     states, _ = sweep(parameters, x, Architecture.of(spec))
     gradient = rule.gradient(parameters, x, y)

@@ -1,4 +1,4 @@
-"""How every method is judged: by a plain feedforward sweep over all images of a part."""
+"""The evaluation of every method: a plain feedforward sweep over all images of a part of the data."""
 
 import torch
 from torch import Tensor

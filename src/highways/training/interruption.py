@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT as an exception that never lands inside an update of the weights."""
+"""SIGTERM and SIGINT as an exception that is never raised inside an update of the weights."""
 
 import os
 import signal
@@ -20,10 +20,10 @@ class Interrupted(BaseException):
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Within this the signals end the process at once, with one line and the exit code that a shell expects.
+    """In this context the signals end the process at once, with one line and a shell's exit code for them.
 
-    For imports and other preparations, which leave nothing to save: an exception out of a signal may be lost in
-    what the interpreter does then, or end in its traceback.
+    For imports and other preparations, which leave nothing to save. During these, the interpreter may swallow
+    an exception that a signal handler raises, or print its traceback.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -43,8 +43,8 @@ def _end(signum: int, frame: FrameType | None) -> None:
 
 
 class Interruptible:
-    """Within `with Interruptible() as guard`, the signals raise Interrupted, but within `with guard.deferred()`
-    only at its end."""
+    """Within `with Interruptible() as guard`, the signals raise Interrupted, but inside
+    `with guard.deferred()` only at its end."""
 
     def __init__(self) -> None:
         self._held = False

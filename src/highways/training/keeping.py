@@ -1,6 +1,6 @@
-"""A training that keeps the weights of its best epoch: those that its record's test accuracy is of.
+"""A training that keeps the weights of its best epoch, with which the record's test accuracy was measured.
 
-A checkpoint has the best weights so far, so a run that was stopped ends with the same file as an unbroken one.
+A checkpoint has the best weights so far, so a resumed run ends with the same file as an unbroken one.
 """
 
 from collections.abc import Callable
@@ -16,16 +16,16 @@ from highways.training.loop import Training, complete
 from highways.training.machine import Machine
 from highways.weights import About
 
-# What decides the last bits of a run, as provenance calls it.
+# The entries of a record's provenance that determine the last bits of a run's numbers.
 _DECIDES = ("training_code", "torch", "processor", "device", "threads", "kernel")
 _SAME = ("epochs", "best_epoch", "validation_accuracy", "test_accuracy")
 
 
 def train(spec: RunSpec, out: Path, kept: Path, machine: Machine, renew: bool = False) -> dict[str, Any]:
-    """As `loop.train`, with the weights of the best epoch in the file `kept`.
+    """As `loop.train`; also writes the weights of the best epoch to the file `kept`.
 
-    Where the record is there already and its weights are not, the run is trained again. The record stays as it is;
-    RecordError where this training ends with other numbers, as on another kind of processor.
+    Where the record exists without its weights, the run is trained again and the record stays as it is.
+    Raises RecordError where that training ends with other numbers, as on another kind of processor, and
     WeightsError where something else is at `kept`.
     """
 
@@ -67,7 +67,7 @@ class _Keeping(Training):
         return result
 
     def _compare(self, result: dict[str, Any], recorded: dict[str, Any]) -> None:
-        """RecordError where the record that is there has other numbers: these weights are not its own."""
+        """Raise RecordError where the existing record has other numbers: these weights are not its own."""
         if any(result[key] != recorded[key] for key in _SAME):
             made, found = recorded["provenance"], result["provenance"]
             others = [key for key in _DECIDES if made.get(key) != found[key]]

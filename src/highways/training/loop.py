@@ -1,8 +1,8 @@
 """The training loop: epochs, validation, the best checkpoint, resume, divergence.
 
-Choices that the paper leaves open: the last partial batch of an epoch is trained on; the accuracy on
-validation is read after every epoch and the earliest best one wins; the test set is read once, at the end,
-with the weights of that epoch.
+Choices that the paper leaves open: the last partial batch of an epoch is trained on; the best epoch is the
+earliest one with the highest validation accuracy; the test set is evaluated once, at the end, with the
+weights of that epoch.
 """
 
 import datetime
@@ -39,8 +39,8 @@ CHECKPOINT_SECONDS = 300.0
 def train(spec: RunSpec, out: Path, machine: Machine, renew: bool = False) -> dict[str, Any]:
     """Run a spec, resuming its checkpoint where there is one, and write its record to `out`.
 
-    Where the record is there already, nothing is run. With `renew` the record of another spec, or one made by
-    other code, stays until the new one takes its place. Raises Interrupted after saving a checkpoint on SIGTERM or
+    Where the record exists, nothing is run. With `renew` a record of another spec, other code or another
+    kernel stays until the new one replaces it. Raises Interrupted after saving a checkpoint on SIGTERM or
     SIGINT, DataError for unusable data, RecordError where something else is at `out`, InUseError where
     another process trains it, and OSError where its folder cannot be written.
     """
@@ -50,7 +50,7 @@ def train(spec: RunSpec, out: Path, machine: Machine, renew: bool = False) -> di
 
     with only_one(out):
         if there():
-            tidy(out, ended=record.refuse_to_replace(out, spec, True, machine.kernel))  # else a renewal may go on
+            tidy(out, ended=record.refuse_to_replace(out, spec, True, machine.kernel))  # else a renewal resumes
             return dict(read_json(out))
         tidy(out, ended=False)
         return complete(Training(spec, out, machine.prepared(spec.dtype)), there)
@@ -59,8 +59,8 @@ def train(spec: RunSpec, out: Path, machine: Machine, renew: bool = False) -> di
 def complete(training: "Training", there: Callable[[], bool] = lambda: False) -> dict[str, Any]:
     """Run a training to its end and write its record; raises Interrupted after saving a checkpoint.
 
-    For who holds the claim on the record. Not every file system grants it to one alone, so `there` is asked at the
-    end whether the record is there by now; one that is there is kept.
+    The caller holds the claim on the record. Some file systems grant it to several processes, so `there`
+    tells at the end whether the record exists by now; an existing record is kept.
     """
     with Interruptible() as guard:
         try:
@@ -112,10 +112,10 @@ class Training:
     # The loop
 
     def run(self, guard: Interruptible) -> None:
-        """Train to the last epoch, or to the one in which it diverges.
+        """Train to the last epoch, or to the one in which the run diverges.
 
-        It does where a loss or a gradient stops being finite, or a mean loss over an epoch is beyond all reason
-        (divergence.py).
+        A run diverges where a loss or a gradient is not finite, or where a mean loss over an epoch exceeds
+        the limit of divergence.py.
         """
         self.progress.start(self.epoch, self.batch)
         if not self.diagnostics:
@@ -149,7 +149,7 @@ class Training:
                     self.save()
 
     def steps(self, gradients: Iterable[Gradient], lr: float) -> bool:
-        """The updates of a batch at the rate lr; False, at the first gradient that is not finite."""
+        """Make the updates of a batch at the rate lr; False at the first gradient that is not finite."""
         for gradient in gradients:
             if not _all_finite(gradient.weights):
                 return False
@@ -157,7 +157,7 @@ class Training:
         return True
 
     def step(self, gradient: Gradient, lr: float) -> None:
-        """One update of the weights, and of what the rule learns beside them, at the rate lr."""
+        """One update of the weights and of the rule's learned matrices, at the rate lr."""
 
         def descend() -> None:
             weight_step.apply(self.optimizer, self.parameters, gradient.weights, lr)
@@ -202,7 +202,7 @@ class Training:
     # The record
 
     def finish(self) -> dict[str, Any]:
-        """Read the test set with the best weights and assemble the record."""
+        """Evaluate the best weights on the test set and assemble the record."""
         test = _moved(self.data.test, self.device, self.parameters.w_in.dtype)
         test_accuracy = None
         if self.best_epoch is not None:
@@ -256,7 +256,7 @@ class Training:
     # The checkpoint
 
     def _key(self) -> str:
-        """All that decides the numbers of a run: a part of a run with others would make a record of neither."""
+        """All that determines the numbers of a run; a checkpoint with another key does not belong to it."""
         code, machine = provenance.training_code(self.spec.method), self.machine
         how = f"{machine.kernel}/{machine.threads} threads/{self.device.type}/{machine.processor()}"
         return f"{self.spec.hash}/{code}/{how}/torch {torch.__version__}"
@@ -320,7 +320,7 @@ _PLAIN_STATE = (
 
 
 def _rounded(value: float | None) -> float | None:
-    """To five significant digits: a record holds several of these for every layer and epoch."""
+    """Five significant digits, to keep a record short: it has several numbers for every layer and epoch."""
     return None if value is None else float(f"{value:.5g}")
 
 

@@ -1,4 +1,4 @@
-"""Where and how a run is computed. None of it is part of a spec; all of it is in the record."""
+"""Where and how a run is computed. None of it is in a spec; what affects the numbers is in the record."""
 
 import platform
 import re
@@ -13,7 +13,7 @@ from highways.specs.fields import SpecError
 
 @dataclass(frozen=True)
 class Machine:
-    """data_dir: where the data lie (None: the usual places); kernel: of the E-step; quiet: no progress."""
+    """data_dir: the data's folder (None: the usual places); kernel: of the E-step; quiet: no progress."""
 
     data_dir: str | None = None
     device: str = "cpu"
@@ -22,9 +22,9 @@ class Machine:
     quiet: bool = False
 
     def prepared(self, dtype: str) -> "Machine":
-        """Set threads and the flushing of denormals for the whole process; the machine with its kernel chosen.
+        """Set the process's threads and denormal flushing; returns the machine with its kernel chosen.
 
-        SpecError where there is no such kernel or device.
+        Raises SpecError where the kernel or the device cannot be used.
         """
         if not re.fullmatch(r"cpu|cuda(:\d+)?", self.device):
             raise SpecError(f"--device: {self.device!r} is not allowed; it takes cpu, cuda or cuda:N")
@@ -41,15 +41,15 @@ class Machine:
         return replace(self, kernel=kernel)
 
     def device_name(self) -> str:
-        """The model of the processor or the card."""
+        """The model of the processor or the GPU."""
         if torch.device(self.device).type == "cuda":
             return torch.cuda.get_device_name(self.device)
         return _cpu_name() if self.device == "cpu" else self.device
 
     def processor(self) -> str:
-        """The kind of processor, as far as it decides the last bits: its maker and its instruction sets.
+        """What determines the last bits: a processor's maker and instruction sets, or a GPU's model.
 
-        torch, its libraries and the native kernel choose their code by them; on a card, its model.
+        torch, its libraries and the native kernel choose their code by the instruction sets.
         """
         if torch.device(self.device).type == "cuda":
             return torch.cuda.get_device_name(self.device)
@@ -67,7 +67,7 @@ def _cpu_name() -> str:
 
 
 def _cpu_says(*keys: str) -> str:
-    """What Linux says of the processor under the first of these keys that it knows; "" where it says nothing."""
+    """The value of the first line of /proc/cpuinfo that starts with one of these keys; "" where none does."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

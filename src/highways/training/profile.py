@@ -1,4 +1,4 @@
-"""Where the time of a run goes: the parts of an epoch, timed on real batches of the data."""
+"""How the time of a run divides among the parts of an epoch, timed on real batches of the data."""
 
 import time
 from itertools import pairwise
@@ -13,11 +13,11 @@ from highways.training.machine import Machine
 
 
 def profile(spec: RunSpec, machine: Machine, batches: int = 10) -> dict[str, float]:
-    """Seconds of an epoch by part, from the average of some batches; the first is not counted.
+    """Seconds per epoch of each part, from the mean over `batches` batches after a first, uncounted one.
 
-    Runs the parts of a training loop one by one; the weights move as they do there.
+    Runs the parts of the training loop one by one, and updates the weights as the loop does.
     """
-    with TemporaryDirectory() as folder:  # a run that was stopped where we are has its checkpoint there
+    with TemporaryDirectory() as folder:  # an empty folder, so that no checkpoint is resumed
         training = Training(spec, Path(folder) / "profile.json", machine.prepared(spec.dtype))
     rule, parameters = training.rule, training.parameters
     order = training.order(epoch=1)

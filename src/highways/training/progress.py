@@ -18,7 +18,7 @@ def heartbeat_path(record: Path) -> Path:
 
 
 class Progress:
-    """Reports updates of the weights; `batches` are those of one epoch."""
+    """Reports the progress of a run of `epochs` epochs, each of `batches` batches."""
 
     def __init__(self, record: Path, epochs: int, batches: int, quiet: bool = False) -> None:
         self.path = heartbeat_path(record)
@@ -29,7 +29,7 @@ class Progress:
         self._bar: Any = None
 
     def start(self, epoch: int, batch: int) -> None:
-        """Begin at this point; raises OSError at once where the folder cannot be written."""
+        """Begin after `batch` batches of `epoch`; raises OSError where the folder cannot be written."""
         self._start = time.monotonic()
         self._first = (epoch - 1) * self.batches + batch
         self._write(epoch, batch)
@@ -67,7 +67,7 @@ class Progress:
             print(line, file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Stop reporting; the file stays behind for an interrupted run."""
+        """Stop reporting; the file stays, so that `status` still sees an interrupted run."""
         if self._bar is not None:
             self._bar.close()
 

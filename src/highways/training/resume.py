@@ -1,4 +1,4 @@
-"""Whether what a checkpoint holds can be the state of its run: a file may be whole and hold what does not fit."""
+"""Whether the content of a checkpoint can be a state of its run: an undamaged file may still not fit it."""
 
 import itertools
 import math
@@ -11,12 +11,12 @@ from highways import record_checks
 from highways.specs.run import RunSpec
 
 State = Mapping[str, Any]
-# What may differ from the state before the first update in more than its numbers.
+# The entries whose type or length may differ from those of the state before the first update.
 _VARIABLE = {"epochs", "diagnostics", "best_epoch", "diverged_epoch"}
 
 
 def unfit(state: State, fresh: State, spec: RunSpec) -> str | None:
-    """The first part of a state that cannot be of a run of this spec, in a few words; None where all of it can.
+    """Names the first part of a state that a run of this spec cannot have; None where all parts fit.
 
     `fresh` is the state before the first update.
     """
@@ -34,7 +34,7 @@ def _misbuilt(state: State, fresh: State) -> Iterator[str]:
 
 
 def _unlike(value: Any, fresh: Any, where: str) -> Iterator[str]:
-    """Where a value is not built like another: the same types, keys and lengths, and tensors of the same shape."""
+    """Yields where `value` differs from `fresh` in type, keys, length, or a tensor's shape and type."""
     if type(value) is not type(fresh):
         yield where
     elif isinstance(fresh, Tensor):
@@ -53,7 +53,7 @@ def _unlike(value: Any, fresh: Any, where: str) -> Iterator[str]:
 
 
 def _impossible(state: State, spec: RunSpec) -> Iterator[str]:
-    """What contradicts itself, the spec or the data set."""
+    """Yields the parts of a state that contradict each other, the spec or the data set."""
     images, done = spec.images.train, state["epoch"] - 1
     batches = math.ceil(images / spec.batch_size)
     seen = min(state["batch"] * spec.batch_size, images)
@@ -62,7 +62,7 @@ def _impossible(state: State, spec: RunSpec) -> Iterator[str]:
     if not (0 <= state["correct"] <= seen and 0 <= state["loss_sum"] < math.inf):
         yield "the sums over the epoch"
     learnt, updates = done * batches + state["batch"], state["optimizer"]["updates"]
-    per_batch = updates // learnt if learnt else 1  # several where the steps of states and weights are interleaved
+    per_batch = updates // learnt if learnt else 1  # more than 1 only for an `Interleaved` rule
     if state["diverged_epoch"] is None and not updates == per_batch * learnt >= learnt:
         yield "the number of updates"
     if len(state["epochs"]) != done:

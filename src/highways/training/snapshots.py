@@ -21,18 +21,19 @@ def snapshot_path(folder: Path, epoch: int) -> Path:
 
 
 def _pending(folder: Path, epoch: int) -> Path:
-    """Where weights wait for the end of the training: what a broken-off job is to make, its workflow deletes."""
+    """Where weights wait for the end of the training: Snakemake deletes the outputs of a failed job."""
     return folder / f"training.epoch{epoch:02d}.npz"
 
 
 def keep(spec: RunSpec, folder: Path, epochs: Collection[int], machine: Machine) -> None:
-    """Train to the last of these epochs and keep the weights after each (0: before training); resumes.
+    """Train to the last of `epochs` and keep the weights after each (0: before training); resumes.
 
-    The run keeps its specification, so its schedule, and only stops after the last of them. Beyond its own end the
-    rate stays as it ended. The folder gets the record of what was trained, training.json. The weights appear
-    together, at the end.
-    Raises Interrupted after saving a checkpoint on SIGTERM or SIGINT, and RecordError where the training diverges
-    or a checkpoint has passed one of these epochs without keeping it.
+    The learning rates are those of the spec, however many epochs are trained; beyond the spec's last epoch
+    the rate keeps its final value. The folder gets training.json, the record of this training. The weights
+    appear together, at the end.
+
+    Raises Interrupted after saving a checkpoint on SIGTERM or SIGINT, and RecordError where the training
+    diverges or a checkpoint is past one of `epochs` whose weights were not kept.
     """
     out = folder / _RECORD
     with only_one(out):
@@ -45,7 +46,7 @@ def keep(spec: RunSpec, folder: Path, epochs: Collection[int], machine: Machine)
 
 
 class _Kept(Training):
-    """A training that writes its weights on the way."""
+    """A training that writes its weights after chosen epochs."""
 
     def __init__(self, spec: RunSpec, out: Path, machine: Machine, folder: Path, epochs: Collection[int]) -> None:
         super().__init__(spec, out, machine)
@@ -58,7 +59,7 @@ class _Kept(Training):
             raise RecordError(f"{checkpoint_path(out)}: {said}; delete it to train again")
 
     def keep(self, epoch: int) -> None:
-        """Write the weights where this is the moment: `epoch` epochs are done, and the next has not begun."""
+        """Write the weights if `epoch` is to be kept and training stands exactly at its end."""
         if epoch in self.kept and (self.epoch, self.batch) == (epoch + 1, 0):
             accuracy = self.epochs[-1]["validation_accuracy"] if self.epochs else None
             about = About(self.spec, epoch, self.data.mean, self.data.std, accuracy)
@@ -75,7 +76,7 @@ class _Kept(Training):
 
 
 def read_of(spec: RunSpec, folder: Path, epoch: int) -> Parameters:
-    """The weights of that run after an epoch; WeightsError where there are none, or those of another run."""
+    """The weights of a run after an epoch; WeightsError where the file is missing or of another run."""
     path = snapshot_path(folder, epoch)
     found = trained.load(path)
     if found.about.spec != spec:

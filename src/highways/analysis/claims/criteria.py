@@ -1,8 +1,8 @@
-"""The rules that decide a claim of the paper on accuracies, each on the cells that the claim names.
+"""The rules that judge a claim of the paper by accuracies, each on the cells that the claim names.
 
-A rule returns one part per cell: a number, and the region in which the claim says it lies. The part holds where
-the 95 % confidence interval lies in the region, fails where it lies outside, and is undecided in between: two
-one-sided tests at 2.5 %, either way. docs/verdict.md has all rules in a table.
+A rule yields parts, each from an estimate and the region in which the claim says it lies. A part holds where
+the 95 % confidence interval lies in the region, fails where it lies outside, and is undecided otherwise: two
+one-sided tests at 2.5 %. docs/verdict.md has all rules in a table.
 """
 
 import math
@@ -32,7 +32,7 @@ from highways.analysis.claims.parts import (
 from highways.analysis.data.notes import DATASET_TITLES, place_label
 
 NO_ADVANTAGE = 1.0  # points within which two methods count as equal where a claim names no margin
-TREND_DEPTHS = 3  # that a slope needs
+TREND_DEPTHS = 3  # the fewest that a slope needs
 
 
 def _compare(claim: Claim, by: Accuracies, one: str, other: str, region: Region) -> Iterator[Part]:
@@ -49,7 +49,7 @@ def _compare(claim: Claim, by: Accuracies, one: str, other: str, region: Region)
 
 
 def _cells(claim: Claim) -> Iterator[tuple[str, int, bool]]:
-    """The data sets and depths of a claim, and whether this is the deepest of a claim about very deep networks."""
+    """Each data set and depth of a claim, and whether it is the deepest one of a claim marked `deep`."""
     for dataset in claim["datasets"]:
         for depth in claim["depths"]:
             yield dataset, depth, bool(claim.get("deep")) and depth == max(claim["depths"])
@@ -61,7 +61,7 @@ def _interval(estimate: Estimate, digits: int = 1) -> str:
 
 
 def no_advantage(claim: Claim, by: Accuracies) -> Iterator[Part]:
-    """One method is better than another by less than a margin, if at all."""
+    """One method is worse than another, or better by less than a margin."""
     return _compare(claim, by, claim["better"], claim["than"], below(claim.get("margin", NO_ADVANTAGE)))
 
 
@@ -71,7 +71,7 @@ def comparable(claim: Claim, by: Accuracies) -> Iterator[Part]:
 
 
 def better(claim: Claim, by: Accuracies) -> Iterator[Part]:
-    """One method is better than another, or than each of several, by at least so many points."""
+    """One method is better than another, or than each of several, by at least `by` points."""
     others = [claim["than"]] if isinstance(claim["than"], str) else claim["than"]
     for other in others:
         yield from _compare(claim, by, claim["method"], other, above(claim["by"]))
@@ -83,7 +83,7 @@ def not_worse(claim: Claim, by: Accuracies) -> Iterator[Part]:
 
 
 def falls(claim: Claim, by: Accuracies) -> Iterator[Part]:
-    """From one depth to another a method loses at least `by` points, and where it is given at most `at_most`."""
+    """From depth `shallow` to `deep` a method loses at least `by` points, and at most `at_most` if given."""
     for dataset in claim["datasets"]:
         shallow = by.accuracy(dataset, claim["shallow"], claim["method"])
         deep = by.accuracy(dataset, claim["deep"], claim["method"])
@@ -92,7 +92,7 @@ def falls(claim: Claim, by: Accuracies) -> Iterator[Part]:
 
 
 def _loss(where: str, before: Sample | None, after: Sample | None, region: Region) -> Part:
-    """A part from what is lost between two samples, whose seeds have nothing in common but their numbers."""
+    """A part from the loss between two samples, unpaired: equal seeds of two networks share nothing."""
     if before is None or after is None:
         return missing(where)
     own = replace(after, seeds={-1 - seed: value for seed, value in after.seeds.items()})
@@ -102,17 +102,17 @@ def _loss(where: str, before: Sample | None, after: Sample | None, region: Regio
 
 
 def stays_below(claim: Claim, by: Accuracies) -> Iterator[Part]:
-    """A method stays below a limit."""
+    """The mean of a method lies below a limit."""
     return _each(claim, by, below(claim["limit"]))
 
 
 def comes_above(claim: Claim, by: Accuracies) -> Iterator[Part]:
-    """A method comes out above a limit."""
+    """The mean of a method lies above a limit."""
     return _each(claim, by, above(claim["limit"]))
 
 
 def within(claim: Claim, by: Accuracies) -> Iterator[Part]:
-    """The mean of a method lies in a range, which is printed to one digit."""
+    """The mean of a method lies in a range, widened by 0.05 since the paper prints one digit."""
     return _each(claim, by, (claim["low"] - 0.05, claim["high"] + 0.05))
 
 
@@ -144,7 +144,7 @@ def no_trend(claim: Claim, by: Accuracies) -> Iterator[Part]:
 
 
 def _slope(samples: dict[int, Sample]) -> Estimate:
-    """Least squares of the means over log2 of the depth; its error is that of the means."""
+    """The least-squares slope of the means over log2 of the depth; its error follows from theirs."""
     logs = [math.log2(depth) for depth in samples]
     middle = sum(logs) / len(logs)
     square = sum((x - middle) ** 2 for x in logs)
@@ -188,12 +188,12 @@ def _gap(best: Sample, other: Sample) -> Estimate:
 
 
 def thinning(claim: Claim, by: Sweeps) -> Iterator[Part]:
-    """With a highway on every k-th layer only, less than a margin is lost."""
+    """A highway on every k-th layer only costs less than a margin, against one on every layer."""
     yield _loss(f"k = {claim['every']}", by.density(1), by.density(claim["every"]), below(claim["margin"]))
 
 
 def unstable(claim: Claim, by: Sweeps) -> Iterator[Part]:
-    """With a highway on every k-th layer only the worst seed loses a margin, and the seeds differ more."""
+    """A highway on every k-th layer only costs the worst seed more than a margin, and raises the std."""
     dense, thin = by.density(1), by.density(claim["every"])
     where = f"worst seed at k = {claim['every']}"
     if dense is None or thin is None:
@@ -213,7 +213,7 @@ def unstable(claim: Claim, by: Sweeps) -> Iterator[Part]:
 
 
 def _worst(where: str, dense: Sample, thin: Sample, margin: float) -> Part:
-    """Of fewer than three seeds the worst may be another: they can show an unstable run, not that there is none.
+    """A part from the loss of the worst seed, which fewer than three seeds can bear out but not refute.
 
     Where only a mean and a std are known, the worst of n lies at least std / sqrt(n) below the mean.
     """
@@ -238,7 +238,7 @@ def _ratio_of_spreads(a: Sample, b: Sample) -> tuple[float, float]:
 
 
 def measured(claim: Claim, by: Accuracies) -> Iterator[Part]:
-    """What an ablation comes to, without a verdict: the paper gives no number to hold it to."""
+    """The accuracy of an ablation, without a verdict, since the paper gives no number to compare with."""
     for dataset, depth, _ in _cells(claim):
         where, sample = place_label(dataset, depth), by.accuracy(dataset, depth, claim["method"])
         yield (

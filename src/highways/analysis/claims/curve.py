@@ -1,4 +1,4 @@
-"""The specification curve: the gap between HEP and vanilla PC under every reading, as a table and as a figure."""
+"""The specification curve: the gap between HEP and vanilla PC under every reading, as table and figure."""
 
 import math
 from collections.abc import Mapping
@@ -24,8 +24,8 @@ from highways.experiments.results import Folder
 from highways.experiments.runs import CellKey, Config
 from highways.methods import METHODS
 
-CLAIM = "hep_trains"  # the claim of paper.yaml that every reading is held against
-_MARKS: dict[str, dict[Any, str]] = {  # options that the figure marks: key of a setting, and how its value reads
+CLAIM = "hep_trains"  # the claim of paper.yaml that is judged under every reading
+_MARKS: dict[str, dict[Any, str]] = {  # the options that the figure marks: label by setting and value
     "activation": {
         "post": "φ(W n(z))  post",
         "pre": "W φ(n(z))  pre",
@@ -52,7 +52,7 @@ class Judged:
         return {seed: hep[seed] - pc[seed] for seed in hep if seed in pc}
 
     def gap(self, place: tuple[str, int]) -> float | None:
-        """The difference of the means; None where a cell has none."""
+        """HEP's mean minus PC's, in points; None where a cell has no mean."""
         hep, pc = (self.cells[(*place, method)].mean for method in ("hep", "pc"))
         return None if hep is None or pc is None else hep - pc
 
@@ -63,7 +63,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class _Under:
-    """The accuracies of one reading, as the criteria of the claims ask for them."""
+    """The accuracies of one reading, with the interface `Accuracies` of the rules."""
 
     cells: Mapping[CellKey, Cell]
 
@@ -105,7 +105,7 @@ def judged(config: Config, folder: Folder) -> list[Judged]:
 
 
 def counts(config: Config, found: list[Judged]) -> list[str]:
-    """In how many readings the claim holds, fails or is undecided: one sentence a place."""
+    """In how many readings the claim holds, fails or is undecided: one sentence per place."""
     sentences = []
     for place in places(config):
         verdicts = [one.verdicts[place] for one in found]
@@ -166,13 +166,13 @@ def _long(one: Judged, varied: list[str], place: tuple[str, int], method: str) -
 
 
 def curve_figure(config: Config, folder: Folder) -> Figure:
-    """One column a reading: the gap of every seed at each place, the paper's as a band, the options as marks."""
+    """A column per reading: the gap of each seed per place, the paper's as a band, the options as marks."""
     found = judged(config, folder)
     drawing.demand("readings", [cell for one in found for cell in one.cells.values()])
     here = places(config)
     marks = [(key, value, text) for key, texts in _MARKS.items() for value, text in texts.items()]
     heights = [2.0] * len(here) + [0.17 * len(marks)]
-    # Laid out at the resolution of the picture: at another the long labels have another width.
+    # The layout needs the resolution of the picture, on which the width of the labels depends.
     figure = Figure(figsize=(5.6, sum(heights) + 0.7), layout="constrained", dpi=style.DPI)
     panels = list(figure.subplots(len(heights), 1, sharex=True, height_ratios=heights))
     for axes, place in zip(panels, here, strict=False):
@@ -208,7 +208,7 @@ def _gaps(axes: Axes, found: list[Judged], place: tuple[str, int]) -> None:
 
 
 def _options(axes: Axes, found: list[Judged], marks: list[tuple[str, Any, str]]) -> None:
-    """A dot where a reading has the option of the row."""
+    """Draw a row per option, with a dot for each reading that has it, and a frame around the default."""
     for row, (key, value, _) in enumerate(marks):
         columns = [column for column, one in enumerate(found) if one.reading.settings[key] == value]
         axes.plot(

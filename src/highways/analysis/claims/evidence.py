@@ -1,4 +1,4 @@
-"""What the claims are judged on: test accuracies, ours or the paper's, with their uncertainty; and traces."""
+"""The evidence on claims: test accuracies, ours or the paper's, with their uncertainty, and traces."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -30,8 +30,8 @@ class Estimate:
     """A number with its uncertainty.
 
     error: its standard error. freedom: degrees of freedom of Student's t; infinite where the spread is a stand-in.
-    alone: what the seeds say each for itself, or the two extremes of it; empty where they are not known.
-    chance: the probability, in words, that all of these lie on a given side of their median.
+    alone: the values of the single seeds or pairs of seeds, or only their two extremes; empty where unknown.
+    chance: the probability, as text such as 1/8, that all of them lie on one given side of their true median.
     """
 
     value: float
@@ -67,7 +67,7 @@ class Sample:
 
     std: of the sample; for one seed a stand-in (`stand_in`).
     seeds: the accuracies by seed where they are known.
-    lost: how many of them diverged without an accuracy and count at chance.
+    lost: how many of the seeds diverged without an accuracy and count at chance.
     """
 
     mean: float
@@ -90,7 +90,7 @@ class Sample:
 
 
 def combined(*terms: tuple[float, Sample]) -> Estimate:
-    """The sum of means times weights, with Welch's degrees of freedom; a stand-in counts as known."""
+    """The sum of means times weights, with Welch's degrees of freedom; a stand-in std counts as exact."""
     parts = [(weight**2 * sample.std**2 / sample.n, sample.n - 1) for weight, sample in terms]
     variance = sum(part for part, _ in parts)
     unsure = sum(part**2 / freedom for part, freedom in parts if freedom)
@@ -114,7 +114,7 @@ def difference(a: Sample, b: Sample) -> Estimate:
 
 
 class Accuracies(Protocol):
-    """Where a rule finds accuracies, and what their methods are called; None where there is none."""
+    """The interface through which a rule finds accuracies, None where there are none, and method titles."""
 
     def accuracy(self, dataset: str, depth: int, method: str) -> Sample | None: ...
 
@@ -122,7 +122,7 @@ class Accuracies(Protocol):
 
 
 class Sweeps(Accuracies, Protocol):
-    """The same with the sweeps of the paper."""
+    """`Accuracies` with the paper's sweeps: by highway strength alpha, and by spacing k (`every`)."""
 
     def strength(self) -> Mapping[float, Sample | None]: ...
 
@@ -185,7 +185,7 @@ class Ours(_Methods):
         return plan(self.config).runs
 
     def accuracy(self, dataset: str, depth: int, method: str) -> Sample | None:
-        """Of a method of the table, or of the ablation of that name."""
+        """The accuracies of a method in the table of depth, or of the ablation with that name."""
         if method not in METHODS:
             places = self._ablations.items()
             found = {at: cell for (where, at, name), (_, cell) in places if (where, name) == (dataset, method)}
@@ -211,7 +211,7 @@ class Ours(_Methods):
         return {alpha: sample(cell, table) for alpha, cell in self._strength.items()}
 
     def epochs(self, sweep: str | None) -> int:
-        """The epochs of the runs of a sweep, strength or density, or of the configuration."""
+        """The epochs of a sweep's runs, strength or density; without one, those of the configuration."""
         own = [] if sweep is None else plan(self.config).of(sweep)
         return own[0].example.epochs if own else int(self.config["training"]["epochs"])
 
@@ -234,7 +234,7 @@ class Ours(_Methods):
 
 
 def sample(cell: Cell, spread: float) -> Sample | None:
-    """The accuracies of a cell; a single seed has this spread for its std.
+    """The accuracies of a cell, None without any; `spread` is the std of a single seed.
 
     A seed that diverged without an accuracy counts at chance; where every rate of a sweep diverged all seeds do.
     """
@@ -247,10 +247,10 @@ def sample(cell: Cell, spread: float) -> Sample | None:
 
 
 def stand_in(printed: paper.Published | None, column: Mapping[int, Cell], place: int) -> float:
-    """The std of a single seed: the larger of the paper's there and ours in the nearest cell that has three.
+    """The std of one seed, in points: the larger of the paper's and ours in the nearest cell of three seeds.
 
-    column: our cells by depth, or by spacing; the nearest is that of the smallest ratio. 1 point where there is
-    neither, and never less than 0.1, since the paper prints one digit.
+    column: our cells by depth, or by spacing; the nearest has the smallest ratio to `place`. 1 where both are
+    missing, and never less than 0.1, since the paper prints one digit.
     """
     full = {at: found for at, cell in column.items() if (found := sample(cell, 0.0)) and found.n >= FULL}
     known = [] if printed is None else [printed.std]

@@ -1,4 +1,4 @@
-"""What is measured and not judged, since the paper gives no number: from the diagnostics of records."""
+"""Claims that are measured on diagnostics of records and not judged, since the paper gives no number."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from highways.analysis.claims.parts import MEASURED, Claim, Part, missing
 from highways.analysis.data.frame import layers
 from highways.analysis.data.notes import label, place_label
 
-_SMALL = 1e-3  # of the gradient of the output matrix
+_SMALL = 1e-3  # as a share of the gradient norm of the output matrix
 
 
 def inner_layers(claim: Claim, by: Ours) -> Iterator[Part]:

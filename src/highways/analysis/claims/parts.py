@@ -1,4 +1,4 @@
-"""The parts of a claim, the verdict on each, and that on the whole; docs/verdict.md explains both."""
+"""The parts of a claim, the verdict on each and the verdict on the claim; see docs/verdict.md."""
 
 import math
 from collections import Counter
@@ -22,7 +22,7 @@ Region = tuple[float, float]  # from, to
 class Part:
     """One cell of a claim: where, the numbers, the verdict, and the reason for a caveat.
 
-    p: of the test that would refute it, one-sided; None where there is no such test.
+    p: one-sided p-value of the test that would refute the part; None where there is no such test.
     decisive: whether the claim is undecided while this part is not run.
     """
 
@@ -35,7 +35,7 @@ class Part:
 
 
 def joined(*reasons: str) -> str:
-    """Those reasons for a caveat that there are."""
+    """The reasons that apply, joined with semicolons."""
     return "; ".join(reason for reason in reasons if reason)
 
 
@@ -68,7 +68,7 @@ def decided(where: str, finding: str, estimate: Estimate, region: Region, *sampl
 
 
 def _each_seed(estimate: Estimate, region: Region) -> str:
-    """What the order of the seeds says where the interval does not decide."""
+    """In words, whether all seeds lie in the region, or all beyond one limit; empty where neither is so."""
     if not estimate.alone:
         return ""
     low, high = min(estimate.alone), max(estimate.alone)
@@ -79,7 +79,7 @@ def _each_seed(estimate: Estimate, region: Region) -> str:
 
 
 def overall(parts: Iterable[Part]) -> str:
-    """The verdict on a claim that all its parts are to bear out: that of the weakest of those that were run."""
+    """The verdict on a claim whose parts must all hold: that of the weakest part that was run."""
     parts = list(parts)
     verdicts = {part.verdict for part in parts}
     if verdicts <= {NOT_RUN}:
@@ -96,7 +96,7 @@ def overall(parts: Iterable[Part]) -> str:
 
 
 def either(parts: Iterable[Part]) -> str:
-    """The same where the parts are alternatives, of which the paper does not say which it means."""
+    """The verdict on alternative parts: theirs if all agree, a caveat if only some hold, else undecided."""
     parts = list(parts)
     verdicts = {part.verdict for part in parts}
     if len(verdicts) == 1:
@@ -105,10 +105,10 @@ def either(parts: Iterable[Part]) -> str:
 
 
 def corrected(parts: Iterable[Part]) -> tuple[Part, ...]:
-    """Holm's correction of the refutations in a claim for the number of parts that were tested.
+    """The parts of a claim after Holm's correction of the refutations for the number of tested parts.
 
-    One refuted part refutes the claim, so the chance of a false one grows with their number. That all parts hold
-    needs no correction: the chance that all do so falsely is no larger than that of one (Berger 1982).
+    One refuted part refutes the claim, so the chance of a false refutation grows with the number of parts.
+    Holding needs no correction: all parts hold falsely no more often than one of them does (Berger 1982).
     """
     parts = tuple(parts)
     tested = sorted((part.p, place) for place, part in enumerate(parts) if part.p is not None)
@@ -130,7 +130,7 @@ def _holm(p: float, number: int) -> str:
 
 
 def shorter(parts: Sequence[Part], epochs: int, papers: int) -> tuple[Part, ...]:
-    """The parts of a claim on runs of so many epochs: fewer than the paper's bear it out, and do not refute it."""
+    """The parts on runs of `epochs` epochs: fewer than the paper's hold with a caveat, and refute nothing."""
     if epochs >= papers:
         return tuple(parts)
     length = f"{epochs} of {papers} epochs"
@@ -144,7 +144,7 @@ def shorter(parts: Sequence[Part], epochs: int, papers: int) -> tuple[Part, ...]
 
 
 def coverage(parts: Sequence[Part]) -> str:
-    """How many parts bear the claim out, and what became of the others; empty where they are all alike."""
+    """How many parts hold, and how many have each other verdict; empty where all agree."""
     found = Counter("hold" if part.verdict in BORNE_OUT else part.verdict for part in parts)
     if len(found) < 2:
         return ""

@@ -31,7 +31,7 @@ from highways.files import packaged
 
 DATASETS = ["mnist"]  # every prediction is about MNIST
 _FILE = "predictions.yaml"
-_AT_ONE_RATE = "dkp_no_gain"  # it is about two methods at one learning rate; the benchmark tunes each for itself
+_AT_ONE_RATE = "dkp_no_gain"  # compares two methods at one learning rate; the benchmark tunes each alone
 
 
 def claims() -> list[Claim]:
@@ -70,20 +70,20 @@ class Benchmark:
         return self.titles[method]
 
     def different_starts(self, dataset: str, depth: int, methods: Iterable[str]) -> str:
-        """In words, how the methods differ before they learn at all; empty where they do not."""
+        """In words, the initialisations and schedules of the methods; empty where all are equal."""
         starts = {method: self.starts[dataset, depth, method] for method in methods}
         if len(set(starts.values())) < 2:
             return ""
         return "not alike: " + ", ".join(f"{self.title(name)} has {start}" for name, start in starts.items())
 
     def different_rates(self, dataset: str, depth: int, methods: Iterable[str]) -> str:
-        """In words, the learning rates that were chosen for the methods; empty where they are one."""
+        """In words, the learning rates chosen for the methods; empty where all are equal."""
         rates = [self._rate(dataset, depth, method) for method in methods]
         return f"tuned apart, to the rates {plain(rates)}" if len(set(rates)) > 1 else ""
 
 
 def _parts(claim: Claim, by: Benchmark) -> Iterator[Part]:
-    """The parts of a prediction, each with what else differs between the two methods that it compares."""
+    """The parts of a prediction, with a caveat where its two methods also differ in start or tuned rate."""
     compared = [claim[key] for key in ("method", "with", "than", "better") if key in claim]
     for depth, part in zip(claim["depths"], CELL_RULES[claim["rule"]](claim, by), strict=True):
         if part.verdict == NOT_RUN:

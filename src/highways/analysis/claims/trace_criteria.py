@@ -1,6 +1,6 @@
-"""The rules that decide a claim of the paper on traces of signal propagation.
+"""The rules that judge a claim of the paper by traces of signal propagation.
 
-All seeds must agree: a trace is exact, and the seeds are three networks.
+A trace is exact, so there are no intervals: most rules must be met on every seed, each of which is a network.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,9 +17,9 @@ from highways.analysis.data.propagation import arrival, law
 from highways.experiments import relaxations as plan
 from highways.propagation.trace import Trace
 
-_EXACT = 0.1  # relative distance from the equilibrium within which an error counts as that at rest
+_EXACT = 0.1  # relative deviation from the error at rest above which the kink of the ReLU is named
 _STILL = 0.01  # relative change over the second half of the steps below which a layer counts as at rest
-_LEVEL = 0.1  # and below which its error levels off
+_LEVEL = 0.1  # relative change over that half up to which an error levels off
 
 
 class Finding(NamedTuple):
@@ -33,11 +33,11 @@ class Finding(NamedTuple):
     caveat: str = ""
 
 
-Places = Iterable[tuple[str, list[Trace]]]  # where, and the seeds that have been traced there
+Places = Iterable[tuple[str, list[Trace]]]  # the name of a network, and the traces there, one per seed
 
 
 def _traced(places: Places, judge: Callable[[list[Trace]], Finding]) -> Iterator[Part]:
-    """A part per place."""
+    """A part per place: what `judge` finds, with a caveat for fewer than three seeds."""
     for where, found in places:
         if not found:
             yield missing(where)
@@ -56,7 +56,7 @@ def _part(where: str, finding: Finding) -> Part:
 
 
 def _panel(by: Ours, optimizer: str, column: str) -> Places:
-    """One model in every network; μPC has one of its own."""
+    """The traces of one model by network; μPC has a single network, its own."""
     panels = plan.panels(by.config, optimizer)
     if column == "mupc":
         return [(plan.PANELS[column], by.traces(panels["paper", column]))]
@@ -64,7 +64,7 @@ def _panel(by: Ours, optimizer: str, column: str) -> Places:
 
 
 def follows_the_law(claim: Claim, by: Ours) -> Iterator[Part]:
-    """The first error of layer i is lambda^(L-i) times the backprop error."""
+    """The first error of layer i is lambda^(L-i) times the backprop error (eq:transient)."""
 
     def judge(found: list[Trace]) -> Finding:
         off = max(float(np.max(np.abs(arrival(trace) / law(trace) - 1))) for trace in found)
@@ -76,7 +76,7 @@ def follows_the_law(claim: Claim, by: Ours) -> Iterator[Part]:
 
 
 def equilibrium(claim: Claim, by: Ours) -> Iterator[Part]:
-    """Layers at rest have the errors of the product of Jacobians, to a factor; layers on their way say nothing."""
+    """Layers at rest have the error of the product of Jacobians (eq:steady), to a factor; others drop out."""
 
     def judge(found: list[Trace]) -> Finding:
         ratios = np.concatenate([_ratios_at_rest(trace) for trace in found])
@@ -95,12 +95,12 @@ def equilibrium(claim: Claim, by: Ours) -> Iterator[Part]:
 
 
 def _second_half(trace: Trace) -> NDArray[np.float64]:
-    """The errors at the steps that are kept of it."""
+    """The errors (n, L) at the recorded steps in the second half of the relaxation."""
     return trace.errors[int(np.argmin(np.abs(trace.steps - trace.steps[-1] / 2))) :]
 
 
 def _ratios_at_rest(trace: Trace) -> NDArray[np.float64]:
-    """Error over that at rest, of the hidden layers that are still and have only such layers above them."""
+    """Error over error at rest of the hidden layers that are still, as are all above them; top first."""
     late = _second_half(trace)
     still = (late.max(axis=0) - late.min(axis=0) < _STILL * late[-1])[::-1]
     layers = int(np.argmin(still)) if not still.all() else len(still)
@@ -116,7 +116,7 @@ def _level(trace: Trace) -> NDArray[np.bool_]:
 
 
 def floor(claim: Claim, by: Ours) -> Iterator[Part]:
-    """The energies E = 1/2 ||eps||^2 of all layers below one stay below a floor over all steps."""
+    """The energies E = 1/2 ||eps||^2 of all layers below `layer` never exceed `floor` at a recorded step."""
 
     def judge(found: list[Trace]) -> Finding:
         largest = np.array([trace.errors[:, : claim["layer"]].max(axis=0) for trace in found])
@@ -127,7 +127,7 @@ def floor(claim: Claim, by: Ours) -> Iterator[Part]:
 
 
 def printed_floor(claim: Claim) -> Iterator[Part]:
-    """The same on the table of the paper, which has errors ||eps|| after the last step."""
+    """`floor` on the paper's table, which has the errors ||eps|| after the last step."""
     layers = [layer for layer in paper.error_layers() if layer < claim["layer"]]
     errors = [paper.layer_error(layer, claim["optimizer"]).value for layer in layers]
     yield _part("the paper's table", _at_floor(claim, [0.5 * error**2 for error in errors]))
@@ -181,14 +181,14 @@ def shrinks(claim: Claim, by: Ours) -> Iterator[Part]:
 
 
 def _agreed(text: str, seeds: Sequence[bool]) -> Finding:
-    """What all seeds say."""
+    """Holds or fails where all seeds agree; else they cannot tell."""
     if all(seeds) or not any(seeds):
         return Finding(text, all(seeds))
     return Finding(text, None, "the seeds do not agree")
 
 
 def settles(claim: Claim, by: Ours) -> Iterator[Part]:
-    """The errors of a share of the hidden layers level off."""
+    """Under HEP the errors of at least a share of the hidden layers level off."""
 
     def judge(found: list[Trace]) -> Finding:
         shares = [float(_level(trace).mean()) for trace in found]
@@ -215,7 +215,7 @@ def climbs(claim: Claim, by: Ours) -> Iterator[Part]:
 
 
 def reaches(claim: Claim, by: Ours) -> Iterator[Part]:
-    """muPC's first layer has a share of its error at rest only after so many steps, where it ever has."""
+    """muPC's first layer reaches a share of its error at rest, and not before `steps` steps."""
 
     def judge(found: list[Trace]) -> Finding:
         reached = [trace.steps[trace.errors[:, 0] >= claim["share"] * trace.steady[0]] for trace in found]
@@ -229,7 +229,7 @@ def reaches(claim: Claim, by: Ours) -> Iterator[Part]:
 
 
 def flat(claim: Claim, by: Ours) -> Iterator[Part]:
-    """The errors of the hidden layers span few of the decades that they span under gradient descent."""
+    """The errors of the hidden layers span at most a share of their decades under gradient descent."""
     gd = dict(_panel(by, "gd", "pc"))
 
     def judge(where: str, found: list[Trace]) -> Finding:
@@ -245,7 +245,7 @@ def flat(claim: Claim, by: Ours) -> Iterator[Part]:
 
 
 def printed_flat(claim: Claim) -> Iterator[Part]:
-    """The same on the table of the paper; what it prints as below a value counts as that value."""
+    """`flat` on the paper's table, where an upper bound counts as its value."""
     columns = [_printed(name) for name in (claim["optimizer"], "gd")]
     own, of_gd = (_decades(np.array(column)) for column in columns)
     yield _part("the paper's table", _flattened(claim, [(own, of_gd)]))
@@ -258,7 +258,7 @@ def _flattened(claim: Claim, spans: list[tuple[float, float]]) -> Finding:
 
 
 def steep(claim: Claim, by: Ours) -> Iterator[Part]:
-    """The errors of the hidden layers span more than a factor."""
+    """The errors of the hidden layers span at least a factor."""
 
     def judge(found: list[Trace]) -> Finding:
         return _spanned(claim, [_decades(_inner(trace)) for trace in found])
@@ -267,7 +267,7 @@ def steep(claim: Claim, by: Ours) -> Iterator[Part]:
 
 
 def printed_steep(claim: Claim) -> Iterator[Part]:
-    """The same on the table of the paper."""
+    """`steep` on the paper's table."""
     yield _part("the paper's table", _spanned(claim, [_decades(np.array(_printed(claim["optimizer"])))]))
 
 
@@ -277,25 +277,25 @@ def _spanned(claim: Claim, decades: list[float]) -> Finding:
 
 
 def _inner(trace: Trace) -> NDArray[np.float64]:
-    """The errors after the last step without those of the first hidden layer and of the three at the output."""
+    """The errors (L-4,) after the last step, without the first hidden layer and the last three layers."""
     inner: NDArray[np.float64] = trace.errors[-1, 1:-3]
     return inner
 
 
 def _printed(optimizer: str) -> list[float]:
-    """The same layers of the paper's table."""
+    """The errors of the paper's table, without the last three layers; it has no first hidden layer."""
     *_, last = sorted(paper.error_layers())
     return [paper.layer_error(layer, optimizer).value for layer in paper.error_layers() if layer < last - 2]
 
 
 def _decades(errors: NDArray[np.float64]) -> float:
-    """Between the largest and the smallest that is not zero."""
+    """The decades between the largest and the smallest nonzero error; 0 where all are zero."""
     moved = errors[errors > 0]
     return float(np.log10(moved.max() / moved.min())) if len(moved) else 0.0
 
 
 def layer_errors(claim: Claim, by: Ours) -> Iterator[Part]:
-    """A column of the paper's table, in the network that reproduces it."""
+    """A column of the paper's table, to a factor, as the geometric mean over seeds in the plain network."""
 
     def judge(found: list[Trace]) -> Finding:
         ratios = {}
@@ -324,7 +324,7 @@ TRACE_RULES: dict[str, Callable[[Claim, Ours], Iterator[Part]]] = {
         )
     },
 }
-# Those that the paper's own table of layer errors can be held to.
+# The rules that also judge the paper's own table of layer errors.
 PRINTED_RULES: dict[str, Callable[[Claim], Iterator[Part]]] = {
     "floor": printed_floor,
     "flat": printed_flat,

@@ -1,4 +1,4 @@
-"""Does the paper hold? Every claim of paper.yaml, judged on records and traces, and on the paper's own numbers."""
+"""Does the paper hold? Judges every claim of paper.yaml by records, traces and the paper's own numbers."""
 
 import json
 from collections import Counter
@@ -72,7 +72,7 @@ class Judged:
     """A claim with the verdict on it.
 
     place: where the paper claims it; empty for a prediction of ours.
-    command: makes the runs or relaxations behind it.
+    command: the command that makes the runs or relaxations behind it.
     on_paper: the verdict of the same rule on the paper's own numbers; empty where it prints none.
     of_claims: whether its parts are other claims.
     """
@@ -93,7 +93,7 @@ class Judged:
 
     @property
     def covered(self) -> str:
-        """How many parts bear the claim out; where they are networks to choose from, which ones."""
+        """How many parts bear the claim out; for a claim on traces also the networks in which it holds."""
         holding = [part.where for part in self.parts if part.verdict in BORNE_OUT]
         if self.command == _TRACES and 0 < len(holding) < len(self.parts):
             return f"in {len(holding)} of {len(self.parts)} networks: {', '.join(holding)}"
@@ -101,7 +101,7 @@ class Judged:
 
     @property
     def caveats(self) -> str:
-        """Why it does not simply hold."""
+        """The caveats of its parts, the parts not run, and the failed parts of a claim that does not fail."""
         missing = [part.where for part in self.parts if part.verdict == NOT_RUN]
         reasons = [f"{part.where}: {part.caveat}" for part in self.parts if part.caveat]
         if self.verdict != FAILS:
@@ -176,7 +176,7 @@ def on_paper(claim: Claim) -> str:
 
 
 def counts(judged: Iterable[Judged]) -> dict[str, int]:
-    """How many of each verdict."""
+    """The number of claims with each verdict."""
     found = Counter(one.verdict for one in judged)
     return {verdict: found[verdict] for verdict in _ORDER}
 
@@ -196,7 +196,7 @@ def _plain(judged: Iterable[Judged]) -> list[dict[str, Any]]:
 
 
 def in_words(judged: Iterable[Judged]) -> str:
-    """How many of each verdict, and how many of the parts behind them are not run."""
+    """In words, the number of claims with each verdict, and of their parts that are not run."""
     judged = list(judged)
     named = ", ".join(f"{number} {name}" for name, number in counts(judged).items() if number)
     run, left = parts_not_run(judged)
@@ -204,7 +204,7 @@ def in_words(judged: Iterable[Judged]) -> str:
 
 
 def parts_not_run(judged: Iterable[Judged]) -> tuple[int, int]:
-    """How many parts of the claims are run, and how many are not; a claim made of others counts with them."""
+    """How many parts of the claims are run, and how many are not; claims made of others are left out."""
     parts = [part for one in judged for part in one.parts if not one.of_claims]
     left = sum(part.verdict == NOT_RUN for part in parts)
     return len(parts) - left, left
@@ -216,7 +216,7 @@ def write(path: Path, verdict: dict[str, Any]) -> None:
 
 
 def lost(judged: list[Judged], path: Path) -> list[str]:
-    """The claims that held in the verdict of that file and do not now; RecordError where it is none."""
+    """The ids of claims that held in a verdict file and no longer hold; RecordError if it is no verdict."""
     try:
         before = {
             claim["id"]: claim["verdict"] for claim in json.loads(path.read_text(encoding="utf-8"))["claims"]

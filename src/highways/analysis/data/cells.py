@@ -20,7 +20,7 @@ CHANCE = 10.0  # percent: the paper's data sets have ten classes
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """One place of a table or a figure.
+    """One method under one set of settings at one place, as a table or figure reports it.
 
     seeds: the seeds that the configuration asks for.
     runs: the rows of the frame that the cell reports, at most one per seed.
@@ -83,7 +83,7 @@ class Cell:
 
     @property
     def drop(self) -> float | None:
-        """How far the validation accuracy of a seed fell below its best so far, at most, in points."""
+        """The largest drop of a seed's validation accuracy below its best so far, in points."""
         drops = self.runs["validation_drop"].dropna()
         return round(100 * float(drops.max()), 9) if len(drops) else None
 
@@ -94,7 +94,7 @@ class Cell:
 
     @property
     def chosen_on(self) -> tuple[int, ...]:
-        """The seeds that are reported and have also chosen the settings."""
+        """The reported seeds whose runs also took part in the choice of the settings."""
         if self.sweep is None:
             return ()
         both = self.runs["path"].isin(self.sweep["path"])
@@ -122,7 +122,7 @@ class Cell:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """What the long form of a table says of the runs, by column."""
+        """The columns of a table's long form that describe the runs, with their values."""
         return {
             "mean": self.mean,
             "std": self.std,
@@ -165,7 +165,7 @@ def cells(variants: Iterable[Variant], folder: Folder) -> dict[Variant, Cell]:
 
 
 def cell(variant: Variant, folder: Folder) -> Cell:
-    """What the runs of a variant come to."""
+    """The cell of a variant, read from the records of its runs."""
     rows = load({run.path: run for run in variant.runs}, folder)
     if variant.choice is None:
         return Cell(variant.seeds, rows)
@@ -173,7 +173,7 @@ def cell(variant: Variant, folder: Folder) -> Cell:
     selection = select(rows)
     if selection is None:
         return Cell(variant.seeds, rows.iloc[:0], sweep, waiting=rows[rows["selected"]])
-    # A candidate of full length is a run of the cell where it was chosen and its seed is reported.
+    # A full-length candidate is itself a run of the cell if it was chosen and its seed is reported.
     reported = variant.seeds if variant.shares_seeds else ()
     as_swept = sweep[(sweep["settings"] == selection.chosen) & sweep["seed"].isin(reported)]
     chosen = pd.concat([as_swept, _as_selected(rows[rows["selected"]], selection.chosen)])
@@ -186,7 +186,7 @@ def depth_cells(config: Config, folder: Folder) -> dict[CellKey, Cell]:
 
 
 def varied_cells(config: Config, folder: Folder, experiment: str, key: str) -> dict[Any, Cell]:
-    """The cells of an experiment that varies one key, by its value, in order."""
+    """The cells of an experiment that varies one key, by the value of that key, ascending."""
     found = cells(plan(config).of(experiment), folder)
     return dict(sorted((variant.given[key], own) for variant, own in found.items()))
 
@@ -202,7 +202,7 @@ def density_cells(config: Config, folder: Folder) -> dict[int, Cell]:
 
 
 def _as_selected(rows: pd.DataFrame, settings: str) -> pd.DataFrame:
-    """The selected runs, where those of an earlier selection count as invalid."""
+    """The selected runs; a record made with other settings is marked invalid and loses its accuracies."""
     stale = usable(rows) & (rows["settings"] != settings)
     problems = [f"made with {_plain(own)}, but the sweep selects {_plain(settings)}" for own in rows["settings"]]
     marked = rows.assign(

@@ -1,4 +1,4 @@
-"""What the numbers cost, and where they come from, as the records say."""
+"""Tables of the cost and the provenance of records, and of the runs without one."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ def part(path: str) -> str:
 
 
 def cost_table(runs: Mapping[str, Run], records: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Core-hours by part: measured for what has been run, estimated for what has not."""
+    """Core-hours per experiment: measured for runs with a record, estimated for the others."""
     rows: dict[str, dict[str, float]] = {}
     for path, run in runs.items():
         row = rows.setdefault(part(path), {"runs": 0, "done": 0, "hours": 0.0, "left": 0.0})
@@ -62,7 +62,7 @@ def provenance_table(records: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def missing(runs: Mapping[str, Run], records: Mapping[str, Mapping[str, Any]]) -> Table:
-    """What has not been run, by cell, with the estimated cost."""
+    """The runs without a record, by cell, with their estimated core-hours."""
     rows: dict[str, dict[str, Any]] = {}
     for path, run in runs.items():
         if path not in records:

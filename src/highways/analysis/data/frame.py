@@ -59,13 +59,13 @@ _EPOCH = {
     "validation_accuracy": "float64",
 }
 _LAYER = {"epoch": "int64", "quantity": "object", "layer": "int64", "value": "float64"}
-# The number of the first layer, or matrix, of what a record holds per layer.
+# The first index of each per-layer list of a record: layers count from 1, matrices from 0.
 _FIRST = {
     "rms_state": 1,
     "rms_error": 1,
     "weight_gradient_norm": 0,
     "backprop_cosine": 0,
-    "first_backprop_cosine": 0,  # these two only where a rule has a first phase
+    "first_backprop_cosine": 0,  # these two exist only for rules with a first phase
     "first_cosine": 0,
 }
 
@@ -82,9 +82,9 @@ class _Outcome:
 def load(runs: Mapping[str, Run], folder: Folder) -> pd.DataFrame:
     """One row per run; `status` is ok, diverged, not run, or invalid (then `problem` says why in one line).
 
-    Accuracies are fractions, `expected_seconds` those of the cost model on one core, for every run. `file` is that
-    of a usable record, and `source` says whose it is, own or reference. `settings` are the values of the swept
-    keys, as JSON. In a selected run they, and the rate `lr`, are those of its record: unknown until it has run.
+    Accuracies are fractions. `expected_seconds` is the cost model's estimate on one core, for every run.
+    `file` is the path of a usable record, and `source` its owner, own or reference. `settings` has the values
+    of the swept keys as JSON. A selected run has these and `lr` from its record: "" and NaN without one.
     """
     rows = []
     for run in runs.values():
@@ -105,7 +105,7 @@ def load(runs: Mapping[str, Run], folder: Folder) -> pd.DataFrame:
 
 
 def usable(rows: pd.DataFrame) -> "pd.Series[bool]":
-    """Which rows of `load` have a record that can be used; a diverged run has."""
+    """Mask of the rows of `load` with a usable record; that of a diverged run is usable."""
     return rows["status"].isin(["ok", "diverged"])
 
 
@@ -152,13 +152,13 @@ def read(runs: Mapping[str, Run], folder: Folder) -> dict[str, Mapping[str, Any]
 
 
 def of_reference(runs: Iterable[Run], folder: Folder) -> tuple[int, int]:
-    """How many of the usable records are of the reference, and how many there are."""
+    """The number of usable records that come from the reference, and of all usable records."""
     outcomes = [one for one in (_outcome(run, folder) for run in runs) if one.record is not None]
     return sum(one.reference for one in outcomes), len(outcomes)
 
 
 def _outcome(run: Run, folder: Folder) -> _Outcome:
-    """What the user's own file holds; where that cannot be used, what the reference does."""
+    """The outcome of the user's own file; where that is unusable, that of a usable reference file."""
     (own, _), *behind = places(folder, run.path, ".json")
     outcome = _held(run, own)
     for path, _ in behind if outcome.record is None else ():
@@ -183,7 +183,7 @@ def _held(run: Run, path: Path) -> _Outcome:
 
 
 def _identity(run: Run, document: Mapping[str, Any] | None) -> dict[str, Any]:
-    # A record has the spec of its run, but for what a selection supplied.
+    # A record has the spec of its run; only the values that a selection supplied differ.
     spec = run.spec if document is None or run.selection is None else RunSpec.from_dict(document["spec"])
     known = run.selection is None or document is not None
     return {
@@ -218,6 +218,6 @@ def _measured(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _drop(accuracies: Iterable[float | None]) -> float:
-    """How far the accuracy falls below its best so far, at most; an epoch that diverged has none."""
+    """The largest drop of the accuracy below its best so far; a diverged epoch (None) is skipped."""
     found = [value for value in accuracies if value is not None]
     return max((best - value for best, value in zip(accumulate(found, max), found, strict=True)), default=0.0)

@@ -12,13 +12,13 @@ from highways.specs.run import RunSpec
 
 
 def settings(variant: Variant) -> dict[str, Any]:
-    """What its row varies, by dotted key: values, and factors of the settings of the depth as text."""
+    """What a variant's row varies, by dotted key: values, or factors on the depth's settings as text."""
     factors = {key: f"{factor:g} ×" for key, factor in variant.scaled.items()}
     return {**variant.varied, **factors}
 
 
 def varied(variants: Iterable[Variant]) -> list[str]:
-    """The keys of `settings` with more than one value, or with one and none, among the variants that take them."""
+    """The keys of `settings` that differ (absent is a value) among the variants whose method uses them."""
     variants = list(variants)
     found = []
     for key in dict.fromkeys(key for variant in variants for key in settings(variant)):
@@ -29,9 +29,9 @@ def varied(variants: Iterable[Variant]) -> list[str]:
 
 
 def lines(variants: Iterable[Variant], apart: str = "") -> dict[str, list[Variant]]:
-    """The variants by method and settings, in words; `apart` is a key that tells no lines apart.
+    """The variants by line label: method and varied settings, without the key `apart` (the axis of a figure).
 
-    A method that does not take a varied key has the same runs under all its values, and is there once.
+    A method that does not use a varied key has the same runs under all its values and appears once.
     """
     variants = list(variants)
     keys = [key for key in varied(variants) if key != apart]
@@ -46,7 +46,7 @@ def lines(variants: Iterable[Variant], apart: str = "") -> dict[str, list[Varian
 
 
 def departures(config: Config, variants: Iterable[Variant]) -> list[str]:
-    """What of the specifications is not the paper's, or not the configuration's, but what the rows vary."""
+    """A note on settings other than the paper's or the configuration's, except those that the rows vary."""
     variants = list(variants)
     told = {key for variant in variants for key in settings(variant)} | {"seed"}
     found: dict[str, list[str]] = {}
@@ -68,7 +68,7 @@ def _chosen(variant: Variant, key: str) -> bool:
 
 
 def _different(config: Config, variant: Variant) -> dict[str, tuple[Any, Any]]:
-    """Ours and theirs by dotted key, where they differ; theirs is None where neither says anything."""
+    """Our value and theirs by dotted key, where they differ; theirs is None at depths not in the paper."""
     printed = {one.key: one.value for one in paper.shared()}
     of_depth = {row.depth: vars(row) for row in paper.settings()}.get(variant.depth, {})
     theirs = _plain(config, variant)
@@ -76,7 +76,7 @@ def _different(config: Config, variant: Variant) -> dict[str, tuple[Any, Any]]:
     theirs |= {key: of_depth.get(name) for key, name in OF_DEPTH.items()}
     theirs["inference.eps"] = printed["state_eps"]
     theirs["learning.weight_decay"] = printed["training.weight_decay"]
-    ours, ours_anyway = flat(variant.example), config["highway"]["sigma_v"]  # stands under every table
+    ours, ours_anyway = flat(variant.example), config["highway"]["sigma_v"]  # `units_note` reports it
     return {
         key: (value, theirs[key])
         for key, value in ours.items()
@@ -85,7 +85,7 @@ def _different(config: Config, variant: Variant) -> dict[str, tuple[Any, Any]]:
 
 
 def _plain(config: Config, variant: Variant) -> dict[str, Any]:
-    """The settings of the configuration for that place."""
+    """The configuration's settings for the place and method of a variant, without what its row changes."""
     needed = {key: variant.example.setting(key) for key in OF_DEPTH if takes(variant.method, key)}
     try:
         return flat(cell_spec(config, *variant.cell, 0))
@@ -94,7 +94,7 @@ def _plain(config: Config, variant: Variant) -> dict[str, Any]:
 
 
 def flat(spec: RunSpec) -> dict[str, Any]:
-    """A specification by dotted key."""
+    """A specification as a flat mapping by dotted key."""
     found: dict[str, Any] = {}
     for key, value in spec.complete().items():
         if isinstance(value, Mapping):

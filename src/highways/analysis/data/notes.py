@@ -1,4 +1,4 @@
-"""What a table or a figure says about how its numbers came about."""
+"""Labels, and the notes below tables and figures: protocol, chosen settings, missing and diverged runs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -19,7 +19,7 @@ from highways.methods import METHODS
 from highways.specs.run import Conventions
 
 DAGGER = "†"
-_DROP = 3.0  # points of validation accuracy that are worth a word
+_DROP = 3.0  # points; a larger drop of validation accuracy is reported
 
 
 def cell_label(key: CellKey) -> str:
@@ -39,17 +39,17 @@ def label(variant: Variant) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """A number with its noun, which takes an s."""
+    """A number with its noun; the plural takes an s."""
     return f"{number} {what}{'s' * (number != 1)}"
 
 
 def signed(points: float) -> str:
-    """A difference in points; one that rounds to nothing has no minus."""
+    """A difference in points, with sign and one digit; never -0.0."""
     return f"{round(points, 1) + 0.0:+.1f}"
 
 
 def plain(value: Any) -> str:
-    """A setting as text: numbers without a tail, flags as in YAML."""
+    """A setting as text: floats with six digits at most, flags and None as in YAML."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
@@ -85,7 +85,7 @@ def printed_sigma_v() -> float:
 
 
 def shared_setting(config: Config, key: str) -> Any:
-    """Our value of a setting that the paper states for all runs: by its key, or of the table of depth."""
+    """Our value of a setting that the paper states for all runs; key: dotted, or datasets, depths, seeds."""
     table = plan(config).of("depth")
     of_table: dict[str, Any] = {
         "datasets": list(dict.fromkeys(one.dataset for one in table)),
@@ -101,14 +101,14 @@ def shared_setting(config: Config, key: str) -> Any:
 
 
 def conventions_note(config: Config, but: Iterable[str] = ()) -> str:
-    """The conventions of the configuration, but those that the rows of a table give themselves."""
+    """A note on the conventions of the configuration, except the dotted keys in `but`, which rows set."""
     values = asdict(Conventions(**config["conventions"]))
     told = [f"{key}={plain(value)}" for key, value in values.items() if f"conventions.{key}" not in but]
     return "Conventions: " + ", ".join(told) + "."
 
 
 def protocol_notes(variants: Iterable[Variant], cells: Mapping[str, Cell], but: str = "") -> list[str]:
-    """Epochs, and the sizes of the parts that the records state; `but` names the exceptions."""
+    """Notes on epochs and batch size, with `but` as text on exceptions, and on the records' image counts."""
     specs = [variant.example for variant in variants]
     rows = pd.concat([cell.runs for cell in cells.values()])
     used = rows[usable(rows)]
@@ -177,7 +177,7 @@ def cell_notes(cells: Mapping[str, Cell]) -> list[str]:
 
 
 def kernel_notes(cells: Mapping[str, Cell]) -> list[str]:
-    """Which cells another arithmetic than float32 made."""
+    """A note that lists the cells with seeds computed by the kernel `mixed`; none without such a cell."""
     seeds = {k: sorted(c.runs.loc[c.runs["kernel"] == "mixed", "seed"].tolist()) for k, c in cells.items()}
     mixed = [f"{k} ({counted(len(found), 'seed')})" for k, found in seeds.items() if found]
     return [f"By the kernel mixed, with bf16 products in the E-step: {'; '.join(mixed)}."] if mixed else []
@@ -189,7 +189,7 @@ def _hours(seconds: float) -> str:
 
 
 def _settings(selection: Selection) -> str:
-    """The rate, and by name what else was chosen."""
+    """The chosen settings as text, the learning rate without its name, and those at an edge of a grid."""
     chosen = [
         plain(value) if key == "learning.lr" else f"{short(key)} {plain(value)}"
         for key, value in selection.settings.items()

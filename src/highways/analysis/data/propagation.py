@@ -1,4 +1,4 @@
-"""The traces of `highways propagate`: those that have been made, and what a figure or table says of them."""
+"""Reads the traces of `highways propagate`, and makes the notes on them for figures and tables."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,26 +23,26 @@ NOT_RUN = "not run"
 
 
 def traces(wanted: Iterable[Propagation], folder: Folder) -> list[Trace]:
-    """Those that have been made; one of other settings is passed over, and named on standard error."""
+    """The traces that exist. One made with other settings is skipped, with a warning on standard error."""
     found = [_trace(one, folder)[0] for one in wanted]
     return [trace for trace in found if trace is not None]
 
 
 def of_reference(wanted: Iterable[Propagation], folder: Folder) -> tuple[int, int]:
-    """How many of the traces are of the reference, and how many there are."""
+    """The number of traces that come from the reference, and of all traces that exist."""
     kept = found = 0
     for one in wanted:
         try:
             trace, of_the_reference = _trace(one, folder)
         except RecordError:
-            continue  # a broken one, which whoever shows it names
+            continue  # broken: the table or figure that needs it reports the error
         found += trace is not None
         kept += of_the_reference
     return kept, found
 
 
 def _trace(one: Propagation, folder: Folder) -> tuple[Trace | None, bool]:
-    """The user's own trace, else that of the reference, and whether it is that."""
+    """The user's own trace, else the reference's, else None; and whether it is the reference's."""
     for path, kept in places(folder, one.path, ".npz"):
         try:
             trace = read(path, one)
@@ -56,17 +56,17 @@ def _trace(one: Propagation, folder: Folder) -> tuple[Trace | None, bool]:
 
 @cache
 def _pass_over(reason: str) -> None:
-    """Said once, however many figures ask for the trace."""
+    """Print the warning once per trace, although several figures load it."""
     print(f"warning: {reason}", file=sys.stderr)
 
 
 def of_columns(wanted: Mapping[K, Sequence[Propagation]], folder: Folder) -> dict[K, list[Trace]]:
-    """Those of every column that have been made, one per seed."""
+    """The traces that exist, by column, one per seed."""
     return {key: traces(seeds, folder) for key, seeds in wanted.items()}
 
 
 def about(config: Config, *more: str) -> list[str]:
-    """What a reader must know of all these traces, and what concerns one figure or table."""
+    """Notes on the settings that all traces share, then `more`, the notes of one figure or table."""
     block = config["propagation"]
     hep = plan.untrained(config, "paper", "hep", block["depth"], 0, plan.optimizers(config)["gd"].inference).run
     assert hep.highway is not None
@@ -80,12 +80,12 @@ def about(config: Config, *more: str) -> list[str]:
 
 
 def in_words(networks: Mapping[str, str]) -> str:
-    """What the networks of these titles are."""
+    """The definitions of networks, given their titles by name, as one sentence."""
     return f"{'; '.join(f'{title}: {NETWORKS[network]}' for network, title in networks.items())}."
 
 
 def arrival(trace: Trace) -> Array:
-    """The error of each layer 1..L when the signal reaches it: layer i after L - i steps."""
+    """(L,): the error of layer i when the signal reaches it, after L - i steps; NaN where unrecorded."""
     depth = trace.errors.shape[1]
     reached = {int(step): row for row, step in enumerate(trace.steps)}
     steps = [depth - layer for layer in range(1, depth + 1)]
@@ -93,7 +93,7 @@ def arrival(trace: Trace) -> Array:
 
 
 def law(trace: Trace) -> Array:
-    """What that error is by the law of the transient: lambda^(L-i) times the backprop error."""
+    """(L,): the law of the transient (eq:transient), lambda^(L-i) times the backprop error."""
     inference = trace.spec.run.inference
     assert inference is not None
     return inference.step_size ** np.arange(len(trace.backprop))[::-1] * trace.backprop

@@ -1,4 +1,4 @@
-"""All records that a configuration asks for in one frame: what each is used for, its settings, what it found."""
+"""All records that a configuration asks for in one frame: the use of each, its settings and its results."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +30,7 @@ def records(config: Config, folder: Folder) -> pd.DataFrame:
         for one in rows[usable(rows)].to_dict("records")
     ]
     uses = pd.DataFrame(used, columns=[*_USE, *_RUN, *_FOUND]).astype({"best_epoch": "Int64"})
-    # What is reported may have been a candidate too, and stands first.
+    # A reported run may also be a candidate: its first row, as reported, is kept.
     uses = uses.drop_duplicates(["experiment", "row", "label", "file"], ignore_index=True)
     settings = pd.DataFrame([_settings(file) for file in uses["file"]]).convert_dtypes()
     return uses.join(settings.drop(columns=["network.depth", *_RUN], errors="ignore"))
@@ -47,6 +47,6 @@ def _cells(config: Config, folder: Folder) -> Iterator[tuple[tuple[str, str, str
 
 
 def _settings(file: str) -> dict[str, Any]:
-    """The keys of the specification of a record, dotted, with their values, as far as it has any."""
+    """The specification of a record by dotted key, without the keys whose value is None."""
     settings = flat(RunSpec.from_dict(record.read(Path(file))["spec"]))
     return {key: value for key, value in settings.items() if value is not None}

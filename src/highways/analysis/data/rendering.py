@@ -123,12 +123,12 @@ def _rows(table: Table) -> list[tuple[list[str], list[str]]]:
 
 
 def _markdown(text: str) -> str:
-    """Text in which no HTML and no formula begins; what stands between backticks is code."""
+    """Escape HTML tags and dollar signs; backticks still mark code."""
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text).replace("$", r"\$")
 
 
 def _markdown_cell(text: str) -> str:
-    """The same without any other markup, and without an end of the cell."""
+    """Escape also backticks, asterisks, links, and the bar that would end the cell."""
     return re.sub(r"[`*|]|(?<=\])\(", r"\\\g<0>", _markdown(str(text)))
 
 

@@ -19,9 +19,9 @@ class SelectionError(RecordError):
 
 @dataclass(frozen=True)
 class Selection:
-    """What was chosen, and the mean validation accuracy (a fraction) of each candidate; None where a run has none.
+    """The chosen settings, and each candidate's mean validation accuracy: a fraction, None if a run has none.
 
-    Candidates, and the choice among them, are settings by dotted key, as JSON.
+    Settings are JSON objects by dotted key.
     """
 
     chosen: str
@@ -33,12 +33,12 @@ class Selection:
 
     @property
     def best(self) -> float:
-        """The validation accuracy of what was chosen."""
+        """The mean validation accuracy of the chosen settings; 0 where every candidate diverged."""
         return self.validation_accuracy[self.chosen] or 0.0
 
     @property
     def edges(self) -> tuple[str, ...]:
-        """The keys of which the lowest or the highest of several numbers was chosen, with that number."""
+        """The keys, each with its value, where the lowest or highest of several numbers was chosen."""
         found = []
         for key, value in self.settings.items():
             values = {json.loads(one)[key] for one in self.validation_accuracy}
@@ -55,10 +55,10 @@ class Selection:
 
 
 def select(frame: pd.DataFrame) -> Selection | None:
-    """The candidate with the best mean validation accuracy over the sweep seeds; of equal ones, the lower rate.
+    """The candidate of best mean validation accuracy over the sweep seeds; of equal ones, that of lower rate.
 
-    `frame` has the rows of one cell. A candidate with a run that never reached a validation accuracy cannot be
-    chosen. None where no candidate can, and where a sweep run is missing: the choice would be unfair to it.
+    `frame` has the rows of one cell. A candidate with a run without a validation accuracy cannot be chosen.
+    None where no candidate can be, or a sweep run has no usable record, since it might be the best.
     """
     sweep = frame[~frame["selected"]].sort_values("lr", kind="stable")
     if not usable(sweep).all():

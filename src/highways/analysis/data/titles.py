@@ -15,15 +15,15 @@ class _Titles(dict[str, str]):
         return _OWN.get({}).get(name, name)
 
 
-# The title of a data set by its name. One of the user's own has that of the configuration shown, else its name.
+# Titles by name of the data set. A user's own data set has its title within `titles_of`, else its name.
 DATASET_TITLES = _Titles(TITLES)
 
 
 @contextmanager
 def titles_of(config: Config) -> Iterator[None]:
-    """While a table or a figure of a configuration is made, its own data sets have the titles that it gives them.
+    """Inside this context, DATASET_TITLES has the titles that a configuration gives the user's own data sets.
 
-    A label is made in many places that see a cell and no configuration.
+    A context, since many functions make labels without access to the configuration.
     """
     token = _OWN.set({entry["name"]: entry["title"] for entry in config["data"] if "title" in entry})
     try:

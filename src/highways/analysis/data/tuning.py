@@ -1,4 +1,4 @@
-"""What the tuning of a method is worth: choices at chance, at the edge of their grid, and what lies beyond."""
+"""Marks and notes on weak tuning: the best candidate at chance or at a grid's edge, and results beyond it."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -18,12 +18,12 @@ Named = Mapping[str, tuple[Variant, Cell]]
 
 
 def tuned(variant: Variant) -> bool:
-    """Whether its settings are chosen on the budget of the benchmark: on short runs."""
+    """Whether the settings of a variant are chosen on short runs, as the budget of the benchmark asks."""
     return variant.choice is not None and not variant.shares_seeds
 
 
 def mark(variant: Variant, cell: Cell) -> str:
-    """Of a choice that its tuning does not support: no candidate was above chance, or an edge was the best."""
+    """§ if no candidate was above chance, ‡ if the best is at an edge of its grid; empty if not tuned."""
     if not tuned(variant) or cell.selection is None or not cell.n:
         return ""
     if 100 * cell.selection.best < _chance(variant):
@@ -36,7 +36,7 @@ def _chance(variant: Variant) -> float:
 
 
 def choices(cells: Named, folder: Folder) -> list[str]:
-    """What these marks mean, and what lies one step beyond an edge."""
+    """Notes on the marks present, and on the results of candidates one step beyond the grid."""
     marked: dict[str, list[str]] = {EDGE: [], NOMINAL: []}
     levels = {
         f"{_chance(variant):g}" for variant, cell in cells.values() if mark(variant, cell).strip() == NOMINAL

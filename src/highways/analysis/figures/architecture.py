@@ -1,4 +1,4 @@
-"""Figure 1 of the paper, drawn from a spec: the layers, what is clamped, and the ways of the error."""
+"""Figure 1 of the paper, drawn from a spec: the layers, the clamped ones, and the paths of the error."""
 
 from itertools import pairwise
 
@@ -13,18 +13,18 @@ from highways.experiments.runs import Config, cell_spec
 from highways.specs.run import RunSpec
 
 _WIDTH, _HEIGHT = 0.62, 0.5
-_SHOWN = 8  # layers of weights that fit in a column of a page
+_SHOWN = 8  # weight matrices that fit in a column of a page
 
 
 def architecture(config: Config, folder: Folder) -> Figure:
-    """HEP at the first depth of the table whose layers are not all shown, else at its last."""
+    """HEP in the first cell of the depth table with at least _SHOWN weight matrices, else in its last."""
     table = plan(config).of("depth")
     one = next((one for one in table if one.depth >= _SHOWN), table[-1])
     return draw(cell_spec(config, one.dataset, one.depth, "hep", 0))
 
 
 def draw(spec: RunSpec) -> Figure:
-    """The network of a spec; a deep one with its middle left out."""
+    """The network of a spec; one of more than _SHOWN weight matrices has its middle left out."""
     depth = spec.network.depth
     figure = Figure(figsize=(7.2, 2.9), layout="constrained")
     axes = figure.subplots()

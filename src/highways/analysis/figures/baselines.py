@@ -23,8 +23,8 @@ OTHERS, SKIPS = "Other methods", "With forward skips: another network"
 REFERENCES = {"backprop": "-", "pc": "--"}
 _COLUMNS = 4
 _TICKS = (10, 50, 80, 90, 95, 97, 98)
-_MOMENTS = {"before": "--", "after": "-"}  # training
-# What is drawn of a method: title and colour. The last two only where it has a first phase.
+_MOMENTS = {"before": "--", "after": "-"}  # line style before and after training
+# The cosines drawn, with title and colour. The last two exist only for methods with a first phase.
 _COSINES = {
     "backprop_cosine": ("step of the method to BP's", style.look(1).colour),
     "first_backprop_cosine": ("its first phase to BP's", style.look(3).colour),
@@ -33,7 +33,7 @@ _COSINES = {
 
 
 def family(variant: Variant) -> str:
-    """The panel of a baseline: the `family` of its row, and one for those with forward skips."""
+    """The panel of a baseline: the `family` of its row, or one common panel for those with forward skips."""
     return SKIPS if skips(variant) else str(variant.row.get("family", OTHERS))
 
 
@@ -72,7 +72,7 @@ def baseline_accuracies(config: Config, folder: Folder) -> Figure:
 
 
 def _on_first_dataset(config: Config, folder: Folder) -> dict[Variant, Cell]:
-    """The cells on the data set of the figures: that of the first place."""
+    """The cells on the first data set of the baselines, the only one that the figures show."""
     found = baseline_cells(config, folder)
     return {variant: cell for variant, cell in found.items() if variant.dataset == _dataset(found)}
 
@@ -112,7 +112,7 @@ def _against_depth(axes: Axes, members: list[dict[Variant, Cell]], references: M
 
 
 def _by_error(accuracy: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A scale that tells 95 from 97 as well as 10 from 50: the logarithm of the error, turned around."""
+    """The scale of the axis, -log10(100 - accuracy), which separates 95 from 97 as well as 10 from 50."""
     scaled: NDArray[np.float64] = -np.log10(np.maximum(100 - accuracy, 0.1))
     return scaled
 
@@ -123,7 +123,7 @@ def _from_error(scaled: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _named(cells: Cells) -> dict[str, Cell]:
-    """Cells by label; a method of which nothing was run is one label."""
+    """Cells by label; a method without any run has one label for all its depths."""
     named = {}
     for own in by_name(cells):
         first = next(iter(own))
@@ -167,7 +167,7 @@ def baseline_gradients(config: Config, folder: Folder) -> Figure:
 
 
 def common_depth(cells: Cells) -> int:
-    """The deepest place where most methods that are planned have a record; without one, that with the most."""
+    """The largest depth with records of over half of its planned methods; else that with the most."""
     done: dict[int, list[bool]] = {}
     for variant, cell in cells.items():
         done.setdefault(variant.depth, []).append(cell.finished > 0)
@@ -189,7 +189,7 @@ def _title(variant: Variant, cell: Cell, depth: int) -> str:
 
 
 def _cosines(axes: Axes, variant: Variant, cell: Cell, folder: Folder) -> set[str]:
-    """Draw the cosines at both moments; which kinds there are."""
+    """Draw the mean cosines before and after training; returns the keys of _COSINES that the records have."""
     axes.set_xlim(-1, variant.depth)  # what has no cosine shows as a gap
     axes.set_ylim(-1.08, 1.08)
     axes.set_yticks([-1, 0, 1])

@@ -43,7 +43,7 @@ def demand(name: str, cells: Iterable[Cell]) -> None:
 
 
 def length(variant: Variant) -> str:
-    """The epochs of an experiment, for its title, where they are not those of the configuration."""
+    """Text for a title: the epochs of a variant where the configuration has another number, else empty."""
     epochs = variant.example.epochs
     return "" if epochs == variant.config["training"]["epochs"] else f", {counted(epochs, 'epoch')} only"
 
@@ -55,15 +55,15 @@ def axes_of(cells: Iterable[CellKey]) -> tuple[list[str], list[int], list[str]]:
 
 
 def say_if_empty(axes: Axes) -> None:
-    """Say so where no run has been drawn; lines that stand for runs have a gid with a colon."""
+    """Annotate a panel in which no run is drawn; the lines of runs have a gid with a colon."""
     if not any(":" in str(line.get_gid()) for line in axes.lines):
         axes.annotate("no usable record", (0.5, 0.5), xycoords="axes fraction", ha="center", color=style.REFERENCE)
 
 
 def series(axes: Axes, name: str, cells: Mapping[float, Cell], look: style.Look | None = None) -> None:
-    """Each seed as a point, mean and spread, and a cross at the bottom for every run that diverged.
+    """Draw the cells at their x: a point per seed, mean ± std, and a cross at the bottom per diverged run.
 
-    name: a method, whose look is the line's unless another is given, or what else the line stands for.
+    name: the line's name in gids; it must be a method, whose look the line has, unless `look` is given.
     """
     colour, marker = look or style.of_method(name)
     seeds = [(x, value) for x, cell in cells.items() for value in cell.accuracies.values()]
@@ -191,7 +191,7 @@ def handle(colour: Any, label: str, **how: Any) -> Line2D:
 
 
 def absent(cells: Mapping[str, Cell]) -> list[str]:
-    """What the figure lacks, and which cells another arithmetic made, in small print."""
+    """Notes on the cells that are not run, invalid or partly run, and on those by the kernel `mixed`."""
     parts = {
         status: [name for name, cell in cells.items() if cell.status == status]
         for status in ("not run", "invalid")
@@ -205,7 +205,7 @@ def absent(cells: Mapping[str, Cell]) -> list[str]:
 
 
 def labelled(cells: Mapping[CellKey, Cell]) -> dict[str, Cell]:
-    """Cells by label; a depth at which no method was run is one label."""
+    """Cells by label; a depth at which no method was run has one label for all methods."""
     depths: dict[tuple[str, int], list[CellKey]] = {}
     for key in cells:
         depths.setdefault(key[:2], []).append(key)

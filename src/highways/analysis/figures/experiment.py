@@ -1,4 +1,4 @@
-"""The figure that every experiment has unless it has one of its own: accuracy over what it varies."""
+"""The default figure of an experiment: accuracy over the setting that it varies."""
 
 import textwrap
 
@@ -20,10 +20,10 @@ LINES = 8
 
 
 def experiment_figure(name: str, config: Config, folder: Folder) -> Figure:
-    """Test accuracy over the depth, or over a number that is varied; where there is neither, a row per cell.
+    """Test accuracy over a varied number, else over the depth: a line per method and setting.
 
-    A line is a method under a setting; a panel is a data set, or a place where the depth is not the axis. Of more
-    lines than colours there is a row per cell too.
+    A panel is a data set where the depth is the axis, else a data set and depth. Without an axis, or with
+    more than LINES lines, the figure has a row per cell instead.
     """
     variants = plan(config).of(name)
     axis = abscissa(variants)
@@ -38,7 +38,7 @@ def experiment_figure(name: str, config: Config, folder: Folder) -> Figure:
 
 
 def abscissa(variants: list[Variant]) -> str:
-    """What the figure is drawn over: a number that is varied, else the depth; empty where neither varies."""
+    """The key of the x axis: a number that is varied, else the depth; empty where neither varies."""
     for key in varied(variants):
         values = {settings(variant).get(key) for variant in variants}
         if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values - {None}):
@@ -49,7 +49,7 @@ def abscissa(variants: list[Variant]) -> str:
 
 
 def _at(variant: Variant, axis: str) -> float | None:
-    """Where a variant stands on the axis; None where its method does not take that key."""
+    """The x of a variant on the axis of that key; None where its method does not use the key."""
     if axis == DEPTH:
         return variant.depth
     value = variant.scaled.get(axis, variant.varied.get(axis))
@@ -57,7 +57,7 @@ def _at(variant: Variant, axis: str) -> float | None:
 
 
 def _panel(variant: Variant, axis: str) -> str:
-    """The panel of a variant, by its title."""
+    """The title of a variant's panel."""
     return DATASET_TITLES[variant.dataset] if axis == DEPTH else place_label(*variant.place)
 
 
@@ -106,7 +106,7 @@ def _axis_title(variants: list[Variant], axis: str) -> str:
 
 
 def _line(axes: Axes, number: int, axis: str, here: dict[Variant, Cell]) -> None:
-    """One line; a method that does not take the key of the axis is a level over all of it."""
+    """Draw one line; a method that does not use the key of the axis has a horizontal line at its mean."""
     look = style.look(number)
     points = {at: found for one, found in here.items() if (at := _at(one, axis)) is not None}
     if points:
@@ -119,7 +119,7 @@ def _line(axes: Axes, number: int, axis: str, here: dict[Variant, Cell]) -> None
 def _rows(cells: dict[str, Cell]) -> Figure:
     """A row per cell that was run."""
     run = {name: cell for name, cell in cells.items() if cell.finished}
-    # Laid out at the resolution of the picture: at another the labels have another width.
+    # The layout needs the resolution of the picture, on which the width of the labels depends.
     size = (6.4, max(1.6, 0.2 * len(run) + 0.8))
     figure = Figure(figsize=size, layout="constrained", dpi=style.DPI)
     axes = figure.subplots()

@@ -24,7 +24,7 @@ _LAYER_COLOURS = colormaps["viridis"]
 
 
 def compared(config: Config) -> list[Variant]:
-    """The ablations that are named after their method, and so change nothing: what the figure compares."""
+    """The ablations named after their method, which change no setting: the ones that `gradients` compares."""
     return [variant for variant in plan(config).of("ablations") if variant.name == variant.method]
 
 
@@ -78,7 +78,7 @@ def _cosines(axes: Axes, variant: Variant, cell: Cell, folder: Folder, *, last: 
 
 
 def of_cell(cell: Cell, runs: Iterable[Run], folder: Folder) -> pd.DataFrame:
-    """What the layers do in the records that the cell reports, of the runs that may be behind it."""
+    """The per-layer diagnostics of the records that the cell reports; `runs` must include their runs."""
     used = set(cell.records)
     return layers({run.path: run for run in runs if run.path in used}, folder)
 

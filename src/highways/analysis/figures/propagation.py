@@ -36,7 +36,7 @@ def _demand(name: str, found: Iterable[Sequence[Trace]]) -> None:
 
 
 def maps(name: str, optimizer: str) -> Callable[[Config, Folder], Figure]:
-    """A figure of the error over layers and steps: a row per network, a column per model."""
+    """A function that draws the error over layers and steps: a row per network, a column per model."""
 
     def figure(config: Config, folder: Folder) -> Figure:
         found = of_columns(plan.panels(config, optimizer), folder)
@@ -63,7 +63,7 @@ def _map(axes: Axes, title: str, seeds: Sequence[Trace], steps: int) -> None:
         axes.annotate(NOT_RUN, (0.5, 0.5), xycoords="axes fraction", ha="center", color=style.REFERENCE)
         return
     times, errors = seeds[0].steps, mean_errors(seeds)
-    edges = np.append(times[1:], steps + 1)  # the colour of a step lasts until the next one that is kept
+    edges = np.append(times[1:], steps + 1)  # the colour of a step lasts until the next recorded one
     layers = np.arange(errors.shape[1] + 1) - 0.5
     values = np.where(errors[1:] == 0, np.nan, errors[1:]).T
     axes.pcolormesh(
@@ -97,13 +97,13 @@ def _maps(
 
 
 def _positive(values: Array) -> Array:
-    """For logarithmic axes: what is exactly 0 is left out."""
+    """The values with NaN for every one that is not positive, for logarithmic axes."""
     kept: Array = np.where(values > 0, values, np.nan)
     return kept
 
 
 def convergence(name: str, optimizer: str) -> Callable[[Config, Folder], Figure]:
-    """A figure of the energy of some layers over the steps."""
+    """A function that draws the energy of some layers over the steps."""
 
     def figure(config: Config, folder: Folder) -> Figure:
         chosen = plan.optimizers(config)[optimizer]
@@ -148,7 +148,7 @@ def convergence(name: str, optimizer: str) -> Callable[[Config, Folder], Figure]
 
 
 def transient(config: Config, folder: Folder) -> Figure:
-    """The first signal that reaches a layer under gradient descent, beside λ^(L-i) times the backprop error."""
+    """The first error of each layer under gradient descent, beside λ^(L-i) times the backprop error."""
     found = of_columns(plan.arrivals(config), folder)
     _demand("transient", found.values())
     drawn, panels = drawing.panels(1, len(found), (7.2, 2.9))
@@ -214,7 +214,7 @@ def steady(config: Config, folder: Folder) -> Figure:
 
 
 def during_training(config: Config, folder: Folder) -> Figure:
-    """The maps at some epochs of training: a row per method."""
+    """The error maps at some epochs of training: a row per method, a column per epoch."""
     during = config["propagation"]["during_training"]
     found = of_columns(plan.training_moments(config), folder)
     titles = [f"{METHODS[method].title}, epoch {epoch}" for method, epoch in found]
@@ -229,7 +229,7 @@ def during_training(config: Config, folder: Folder) -> Figure:
 
 
 def by_method(config: Config, folder: Folder) -> Figure:
-    """The maps of all methods on the network that is trained."""
+    """The error maps of all methods on the untrained network of the paper."""
     found = of_columns(plan.by_method(config), folder)
     titles = [f"{METHODS[method].title}{_how(method)}" for method in found]
     drawn = _maps("propagation_methods", config, list(found.values()), titles, 2, (9.2, 5.4))
@@ -243,7 +243,7 @@ def by_method(config: Config, folder: Folder) -> Figure:
 
 
 def _how(method: str) -> str:
-    """How a method comes to its errors where it is not by relaxation, for a title."""
+    """The end of a panel title: how a method without relaxation computes its errors; else empty."""
     entry = METHODS[method]
     if entry.inference:
         return ""
@@ -252,7 +252,7 @@ def _how(method: str) -> str:
 
 
 def floor(config: Config, folder: Folder) -> Figure:
-    """Vanilla PC under gradient descent in several arithmetics: what of the floor is rounding."""
+    """Vanilla PC under gradient descent in several arithmetics: how much of the floor is rounding."""
     found = of_columns(plan.arithmetics(config), folder)
     _demand("floor", found.values())
     drawn, panels = drawing.panels(1, len(ROWS), (6.4, 2.9))

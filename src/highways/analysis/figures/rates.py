@@ -40,7 +40,7 @@ def _factors(found: Cells) -> list[float]:
 
 
 def rate_table(config: Config, folder: Folder) -> Table:
-    """Test accuracy and steadiness at every multiple of the printed rate: a row per cell."""
+    """Test accuracy and largest validation drop at every multiple of the printed rate: a row per cell."""
     rows: dict[tuple[str, str], dict[str, str]] = {}
     data, named = [], {}
     found = rate_cells(config, folder)

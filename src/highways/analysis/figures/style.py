@@ -46,12 +46,12 @@ class Look(NamedTuple):
 
 
 def look(number: int) -> Look:
-    """The first six differ in colour and marker, the first 36 in one of the two."""
+    """Colour and marker by number: the first six differ in both, the first 36 in at least one."""
     turns, place = divmod(number, len(_PALETTE))
     return Look(_PALETTE[place], _MARKERS[(place + turns) % len(_MARKERS)])
 
 
-# The methods of this project keep their looks wherever in the registry another one is entered.
+# A fixed order: these methods keep their looks when the registry gains another one.
 _OWN = ("pc", "hep", "dfa", "backprop", "epc", "meta_pcn", "precision", "dkp", "dkp_pc", "lra", "mupc", "ipc")
 
 
@@ -75,12 +75,12 @@ def journal() -> Iterator[None]:
 
 
 def literal(text: str) -> str:
-    """Text as it stands: to matplotlib what two dollar signs enclose is a formula."""
+    """Escape the dollar signs of a text, between which matplotlib reads a formula."""
     return text.replace("$", r"\$")
 
 
 def finish(figure: Figure, lines: list[str]) -> None:
-    """Add lines of small text below the plot, with the height that they need, and settle the layout."""
+    """Add lines of small text below the plot, enlarge the figure by their height, and fix the layout."""
     width, height = figure.get_size_inches()
     characters = int(width * 72 / (0.58 * _NOTE_SIZE))
     text = [piece for line in lines for piece in textwrap.wrap(line, characters)]
@@ -96,10 +96,10 @@ def finish(figure: Figure, lines: list[str]) -> None:
         va="top",
         linespacing=1.3,
     )
-    # Laid out once: a second layout, started from the first, differs in the last digits and so in the bytes.
+    # One layout only: a second one would start from the first and change its last digits, and so the bytes.
     ConstrainedLayoutEngine(rect=(0, share, 1, 1 - share)).execute(figure)
     figure.set_layout_engine(None)
-    # The last digits of the layout depend on where the variables of its solver lie in memory.
+    # Rounded, since the last digits depend on where the variables of the solver lie in memory.
     for axes in figure.axes:
         left, bottom, width, height = axes.get_position(original=True).bounds
         axes.set_position((round(left, 6), round(bottom, 6), round(width, 6), round(height, 6)))

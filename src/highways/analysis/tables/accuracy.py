@@ -71,7 +71,7 @@ def density(config: Config, folder: Folder) -> Table:
 
 
 def _not_asked_for(cells: dict[Any, Cell]) -> Cell:
-    """A cell of the paper that the configuration leaves out."""
+    """An empty cell, for a cell of the paper that the configuration does not ask for."""
     known = next(iter(cells.values()))
     return Cell(known.seeds, known.runs.iloc[:0])
 

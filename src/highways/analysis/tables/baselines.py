@@ -40,12 +40,12 @@ def baseline_cells(config: Config, folder: Folder) -> dict[Variant, Cell]:
 
 
 def skips(variant: Variant) -> bool:
-    """Whether the network has forward skips, and so is not one of this benchmark."""
+    """Whether the network has forward skips, which the network of the benchmark has not."""
     return variant.example.parametrisation.skips
 
 
 def start(variant: Variant) -> str:
-    """The initial weights and the schedule of the learning rate: BP has its own at depth 128 (appendix B)."""
+    """The initialisation and learning-rate schedule in words; BP has its own at depth 128 (appendix B)."""
     spec = variant.example
     return f"{spec.network.initialisation} start, {spec.learning.schedule} rate"
 
@@ -107,7 +107,7 @@ def baseline_table(config: Config, folder: Folder) -> Table:
 
 
 def marks(found: Cells) -> list[str]:
-    """What the marks on the titles, and the block of a baseline, mean."""
+    """Notes on re-implemented methods (†), on forward skips, and on starts that only some methods have."""
     secondary = dict.fromkeys(label(variant) for variant in found if variant.row.get("secondary"))
     skipping = dict.fromkeys(label(variant) for variant in found if skips(variant))
     notes = []
@@ -130,14 +130,14 @@ def marks(found: Cells) -> list[str]:
 
 
 def core_seconds(found: Iterable[Cell]) -> float | None:
-    """Processor time per epoch, a mean over the usable runs of the cells."""
+    """Processor seconds per epoch, a mean over the usable runs of the cells; None without one."""
     runs = pd.concat([cell.runs for cell in found])
     timed = runs[usable(runs) & (runs["epochs"] > 0)]
     return float((timed["cpu_seconds"] / timed["epochs"]).mean()) if len(timed) else None
 
 
 def feedback(variant: Variant, cell: Cell) -> tuple[int, bool] | None:
-    """The extra parameters of a method as it was chosen, and whether it learns them; None where not known."""
+    """The count of extra parameters at the chosen settings, and whether they are learned; None if unknown."""
     chosen: Iterable[Changes] = [{}] if variant.choice is None else variant.choice.candidates
     if cell.selection is not None:
         chosen = [cell.selection.settings]
@@ -163,7 +163,7 @@ def _extra_head(depth: int) -> str:
 
 
 def _extra_text(own: Cells) -> str:
-    """Those of the first data set at a depth: another one may have chosen another spacing."""
+    """The extra parameters in the first cell: on another data set another spacing may be chosen."""
     found = feedback(*next(iter(own.items())))
     if found is None:
         return _NO_VALUE
@@ -204,7 +204,7 @@ def _cost_note(found: Iterable[Cell]) -> str:
 
 
 def _protocol(found: Cells) -> list[str]:
-    """How the settings came about: the tuning, its candidates, and what is not tuned."""
+    """Notes on the choice of settings: the tuning, its candidates, and the methods without tuning."""
     own = {label(variant): variant for variant in found}
     notes = []
     grids = {name: variant for name, variant in own.items() if tuned(variant)}
@@ -227,7 +227,7 @@ def _protocol(found: Cells) -> list[str]:
 
 
 def _grid(variant: Variant) -> str:
-    """The candidates of a method, and in brackets what it fixes."""
+    """The candidates of a method in words, and in brackets the settings that its row fixes."""
     among, fixed = (
         [f"{short(key)} {plain(value)}" for key, value in settings.items()]
         for settings in (variant.row["select"]["among"], variant.row["set"])

@@ -15,7 +15,7 @@ from highways.experiments.results import Folder
 from highways.experiments.runs import CellKey, Config
 from highways.methods import METHODS
 
-SMALLEST_SPREAD = 0.1  # the paper prints one decimal, and a spread of 0.0 once
+SMALLEST_SPREAD = 0.1  # points; the paper prints one decimal, and once a spread of 0.0
 _NO_VALUE = "—"
 _HEADS = {
     "activation": "Activation",
@@ -69,9 +69,9 @@ def conventions(config: Config, folder: Folder) -> Table:
 
 
 def distance(cells: Mapping[CellKey, Cell]) -> tuple[float, float] | None:
-    """How far cells are from the paper's: in units of its spread (root mean square), and in points (mean).
+    """Distance of cells to the paper's: root mean square in units of its std, and mean absolute in points.
 
-    None where a cell has no number yet. A cell whose runs all diverged counts as chance.
+    None where a cell, ours or the paper's, has no number. A cell whose runs all diverged counts as chance.
     """
     spreads, points = [], []
     for key, own in cells.items():
@@ -85,7 +85,7 @@ def distance(cells: Mapping[CellKey, Cell]) -> tuple[float, float] | None:
 
 
 def reading_cells(reading: Reading, folder: Folder) -> dict[CellKey, Cell]:
-    """The cells of a reading, each of the runs that its method has under it."""
+    """The cells of a reading, by data set, depth and method."""
     return {key: cell(variant, folder) for key, variant in reading.variants.items()}
 
 

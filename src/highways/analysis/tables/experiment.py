@@ -1,4 +1,4 @@
-"""The table that every experiment has unless it has one of its own: a row per method and setting."""
+"""The default table of an experiment: a row per method and setting."""
 
 import pandas as pd
 

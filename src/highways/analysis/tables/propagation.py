@@ -34,7 +34,7 @@ def optimizer_table(config: Config, folder: Folder) -> Table:
 
 
 def step_table(config: Config, folder: Folder) -> Table:
-    """The two Adam columns at other step sizes, in the plain network."""
+    """The paper's two Adam columns at other step sizes, in the plain network."""
     columns = {f"ε = {eps:g}, step {size:g}": seeds for (eps, size), seeds in plan.step_sizes(config).items()}
     published = {"ε = 1e-8": "adam_1e-8", "ε = 1e-2": "adam_1e-2"}
     return _layer_table(
@@ -57,9 +57,9 @@ def _layer_table(
     published: Mapping[str, str],
     how: Sequence[str],
 ) -> Table:
-    """Ours by column, the geometric mean over seeds and their range, then the paper's columns.
+    """Rms errors after the last step, a row per layer: ours (geometric mean, range), then the paper's.
 
-    how: what concerns this table alone, for its notes.
+    published: names of columns of the paper by title. how: the notes of this table alone.
     """
     block = config["propagation"]
     found = of_columns(columns, folder)

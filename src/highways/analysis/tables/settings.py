@@ -17,7 +17,7 @@ _NO_VALUE = "—"
 
 
 def settings(config: Config, folder: Folder) -> Table:
-    """The settings of the table's depths beside the paper's; the notes compare those that all depths share."""
+    """The settings of each depth beside the paper's; the notes compare the settings that all depths share."""
     depths = {variant.depth for variant in plan(config).of("depth")}
     ours = {row["depth"]: row for row in config["settings"] if row["depth"] in depths}
     theirs = {row.depth: asdict(row) for row in paper.settings()}
@@ -60,7 +60,7 @@ def _compare(setting: str, depth: int | None, ours: Any, theirs: Any) -> dict[st
     return {"setting": setting, "depth": depth, "ours": ours, "paper": theirs, "differs": differs}
 
 
-# The keys of a specification behind the words of paper.yaml.
+# The keys of a specification, by their short names in the block `exceptions` of paper.yaml.
 _KEYS = {
     "initialisation": "network.initialisation",
     "schedule": "learning.schedule",
