@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 
+from datasets import idx
 from highways import data
 from highways.cli import main
 from highways.data_places import ENVIRONMENT
@@ -27,10 +28,6 @@ FILES = (data.TRAIN_IMAGES, data.TRAIN_LABELS, data.TEST_IMAGES, data.TEST_LABEL
 Arrays = dict[str, data.Bytes]
 Fakes = dict[str, Arrays]
 SCRIPT = Path(__file__).parents[1] / "scripts" / "make_excerpt.py"
-
-
-def idx(array: data.Bytes) -> bytes:
-    return np.array([0x800 + array.ndim, *array.shape], dtype=">u4").tobytes() + array.tobytes()
 
 
 def fake_arrays(seed: int) -> Arrays:

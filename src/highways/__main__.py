@@ -16,7 +16,7 @@ def main() -> int:
 
 
 def _spare_collections() -> None:
-    """Collect garbage less often, and not at the exit: that takes a third of the seconds that torch needs to start.
+    """Collect garbage less often, and not at the exit: a third of the start of a command that imports torch.
 
     The objects of imported modules live until the end, so a search among them finds nothing.
     """

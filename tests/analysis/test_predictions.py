@@ -15,7 +15,7 @@ from mappings import experiment
 AT_8 = {"dataset": "mnist", "depth": 8, "seeds": [0, 1, 2]}
 
 
-def precise(config, gap):
+def precise(config):
     """The configuration with precision-guided PC, with and without its forward update, at one rate."""
     entry = {"title": "with", "methods": "precision", "select": {"among": {"learning.lr": [1e-3]}}}
     without = {**entry, "name": "precision_states", "title": "without", "secondary": True}
@@ -24,7 +24,7 @@ def precise(config, gap):
 
 @pytest.mark.parametrize(("gap", "wanted"), [(30, HOLDS), (1, FAILS), (None, NOT_RUN)])
 def test_a_prediction_is_judged_on_the_rules_that_it_names(config, folder, record, gap, wanted):
-    config = precise(config, gap)
+    config = precise(config)
     write_all(config, record, "precision", lambda run: 0.95 + run.spec.seed / 1000)
     if gap is not None:
         write_all(config, record, "precision_states", lambda run: 0.95 - gap / 100 + run.spec.seed / 1000)
@@ -79,7 +79,7 @@ def test_rules_that_do_not_start_alike_are_compared_with_a_word_on_it(config, fo
 
 
 def test_a_prediction_is_only_judged_on_its_own_data_set(config, folder, record):
-    config = precise(config, 30)
+    config = precise(config)
     config = experiment(config, "baselines", cells__dataset="fashion_mnist")
     write_all(config, record, "precision", 0.95)
     write_all(config, record, "precision_states", 0.5)

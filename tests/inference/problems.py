@@ -12,12 +12,6 @@ from highways.model.energy import Errors, Highways, Schedule
 from highways.model.network import Architecture, Parameters, initialise
 from highways.specs.run import Conventions, Highway, Inference, Learning, Network, RunSpec
 
-READINGS = [
-    {"activation": activation, "normalise_output_input": normalised, "bias": bias}
-    for activation in ("post", "pre", "both", "pre_norm")
-    for normalised in (False, True)
-    for bias in (False, True)
-] + [{"activation": activation, "normalisation": "none"} for activation in ("post", "pre", "both", "pre_norm")]
 SCALE = 1 / 32  # of the gradient, as in the mean over a batch of 32
 EULER = Inference("euler", 0.4, 8)
 # With eps = 0.01 an update is at most 100 times as sensitive to rounding as the gradient.

@@ -123,7 +123,7 @@ def test_the_name_of_a_library_depends_on_source_flags_and_processor(monkeypatch
     assert build._key("native") == before
 
 
-def damage(cache, how: str) -> str:
+def damage(cache, how: str) -> bytes:
     """Spoil the library in the cache under its right name; returns the intact contents."""
     library = build.library()
     text = library.read_bytes()

@@ -11,7 +11,6 @@ import torch
 from problems import (
     ADAM,
     EULER,
-    READINGS,
     Problem,
     assert_same_bits,
     lane_problem,
@@ -27,6 +26,7 @@ from highways.model.energy import Errors, Schedule
 from highways.model.network import Parameters, initialise
 from highways.specs.fields import SpecError
 from highways.specs.options import Mupc
+from networks import READINGS
 
 
 def missing() -> str | None:

@@ -10,7 +10,6 @@ import torch
 from problems import (
     ADAM,
     EULER,
-    READINGS,
     Problem,
     assert_agree,
     assert_same_bits,
@@ -27,6 +26,7 @@ from highways.model.network import Parameters, first_prediction
 from highways.specs.fields import SpecError
 from highways.specs.options import Mupc, Precision
 from highways.training.machine import Machine
+from networks import READINGS
 
 
 def made_by(kernel: str) -> ModuleType:
@@ -291,7 +291,7 @@ def test_a_nan_is_passed_on_as_the_reference_does(activation):
 # Arrays that do not fit
 
 
-def without_chain_row(case: Problem) -> None:
+def without_feedback_row(case: Problem) -> None:
     case.highways = case.highways._replace(feedback=case.highways.feedback[:3])
 
 
@@ -319,7 +319,7 @@ MISFITS = [
     ("gain has the shape (4, 23)", set_parameter("gain", lambda g: g[:, :23])),
     ("b_out has the shape (9,)", set_parameter("b_out", lambda b: b[:9])),
     ("biases: all of", set_parameter("b_hidden", lambda b: None)),
-    ("feedback has the shape (3, 10, 24); it takes (5, 10, 24)", without_chain_row),
+    ("feedback has the shape (3, 10, 24); it takes (5, 10, 24)", without_feedback_row),
     ("both take 1 or more", set_own("highways", lambda h: h._replace(every=0))),
 ]
 

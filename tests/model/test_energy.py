@@ -12,21 +12,18 @@ from highways.inference import reference
 from highways.model import energy, network
 from highways.model.network import Architecture, Parameters
 from networks import (
-    READINGS,
     PlainNetwork,
     Problem,
     assert_gradients_match,
     central_differences,
     make_problem,
-    name_of,
 )
+from rules import ALL_READINGS, PHIS
 
 # `central_differences` errs by some 1e-11 on an energy of size 10, by more where a small rms makes it curved.
 DIFFERENCES = {"rtol": 0, "atol": 1e-9}
 # A few dozen rounded operations on numbers of size 1 to 10.
 ROUNDING = {"rtol": 0, "atol": 1e-12}
-PHIS = pytest.mark.parametrize("phi", ["tanh", "relu"])
-ALL_READINGS = pytest.mark.parametrize("reading", READINGS, ids=name_of)
 
 
 def energy_of(problem: Problem, z: Tensor) -> Tensor:
