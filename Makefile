@@ -35,8 +35,7 @@ lint: $(INSTALLED)
 	snakemake --lint
 
 unit: $(INSTALLED)
-	pytest --numprocesses 2 -m 'not dag'
-	pytest --numprocesses 2 --dist loadfile -m dag
+	pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 # Only the tests of the SLURM profile, on a real SLURM of one node; skipped, with the reason, where it cannot be had.
 slurm: $(INSTALLED)

@@ -74,6 +74,11 @@ def _told_apart(variant: Variant, others: dict[Any, Variant]) -> Variant:
     return variant
 
 
+def _record_of(run: Run) -> Any:
+    """What two runs of one path must have in common: all that decides which record serves them."""
+    return run.spec, run.kernel == MIXED, frozenset(run.sweep)
+
+
 @dataclass
 class _Records:
     """The runs planned so far, by path, and the paths of their records.
@@ -134,7 +139,7 @@ class _Records:
     def _kept(self, variant: Variant, run: Run) -> Run:
         """The run; SpecError where its path is that of a different run."""
         other = self.runs.setdefault(run.path, run)
-        if (other.key, set(other.sweep)) != (run.key, set(run.sweep)):
+        if other is not run and _record_of(other) != _record_of(run):
             raise SpecError(
                 f"two different runs would share the record {run.path}; give one of the two rows a name of its own"
             )
