@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 EXCERPT = "fashion_mnist_excerpt"
 
 
-# What waits for most of its time starts first, and the longest next; a machine has room for one cluster of SLURM at a
+# What waits for most of its time starts first, and the longest next. A machine has room for one SLURM cluster at a
 # time, so the second one comes last.
 ORDER = ("slurm/test_slurm.py", "workflow/", "", "slurm/test_accounting.py")
 
