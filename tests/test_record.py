@@ -62,6 +62,8 @@ CHANGES = [
     (("epochs", 1, "validation_loss"), -1.0, "epochs[1]: a loss below 0"),
     (("images", "test"), 999, "images.test: 999 for the 1000 of fashion_mnist_excerpt"),
     (("diagnostics", 1, "epoch"), 0, "diagnostics: not one for each of the epochs 0 to 3"),
+    (("diagnostics", 1, "rms_state"), [1.0, "1.0", None], "diagnostics[1].rms_state[1]: '1.0' is not of type"),
+    (("diagnostics", 1, "rms_state"), [1.0, 1.0, True], "diagnostics[1].rms_state[2]: True is not of type"),
     (("diagnostics", 1, "rms_state"), [1.0], "diagnostics[1].rms_state: 1 numbers for 3 layers"),
     (("diagnostics", 1, "rms_error"), [1.0] * 3, "diagnostics[1].rms_error: 3 numbers for 4 layers"),
     (("diagnostics", 0, "backprop_cosine"), [2.0] * 4, "diagnostics[0].backprop_cosine: a number out of range"),

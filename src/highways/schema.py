@@ -14,9 +14,20 @@ _TEXT_HINTS = {
 }
 
 
+def _items(validator: Any, items: Any, instance: Any, schema: Any) -> Any:
+    """The keyword `items`, with a short cut for lists of numbers: jsonschema would make a validator per number."""
+    if isinstance(instance, list) and set(items) == {"type"}:
+        kinds = items["type"] if isinstance(items["type"], list) else [items["type"]]
+        examples = {type(value): value for value in instance}.values()  # what a value is depends on its type alone
+        if all(any(validator.is_type(value, kind) for kind in kinds) for value in examples):
+            return ()
+    return jsonschema.Draft202012Validator.VALIDATORS["items"](validator, items, instance, schema)
+
+
 # JSON schema accepts 15.0 as an integer; a layer or a depth must be an int.
 _Validator: Any = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
     jsonschema.Draft202012Validator,
+    {"items": _items},
     type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine(
         "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
     ),

@@ -3,6 +3,7 @@
 All scenarios are started at once, since most of their time is waiting; each test checks the result of one.
 """
 
+import os
 import re
 import signal
 import subprocess
@@ -78,15 +79,19 @@ def unfinished(project: Project) -> list[str]:
     return jobs(project, "PD,R,CG,S,CF")
 
 
+def beat(project: Project) -> dict[str, Any]:
+    """The last heartbeat of the long run; empty before the first."""
+    try:
+        return yaml.safe_load(heartbeat_path(project.out(LONG)).read_text(encoding="utf-8")) or {}
+    except (OSError, yaml.YAMLError):
+        return {}
+
+
 def job_in(project: Project, epochs: int) -> str:
     """The job of the long run, once it has done so many epochs."""
 
     def found() -> list[str]:
-        try:
-            beat = yaml.safe_load(heartbeat_path(project.out(LONG)).read_text(encoding="utf-8"))
-        except (OSError, yaml.YAMLError):
-            return []
-        return jobs(project) if beat and beat["epoch"] > epochs else []
+        return jobs(project) if beat(project).get("epoch", 0) > epochs else []
 
     (job,) = until(found, f"{project.folder.name} has trained {epochs} epochs")
     return job
@@ -114,7 +119,10 @@ def requeued(project: Project) -> dict[str, Any]:
 
 def out_of_time(project: Project) -> dict[str, Any]:
     process = project.start(*TARGET)
-    subprocess.run(["scontrol", "update", f"JobId={job_in(project, 3)}", "TimeLimit=1"], check=True)
+    job = job_in(project, 3)
+    # The least limit is a minute, in which the run could end. At the limit SLURM wakes it up and ends it.
+    os.kill(beat(project)["pid"], signal.SIGSTOP)
+    subprocess.run(["scontrol", "update", f"JobId={job}", "TimeLimit=1"], check=True)
     assert process.wait(400) == 0, project.log()[-3000:]
     return record.read(project.out(LONG))
 
