@@ -122,6 +122,7 @@ def statements() -> dict[str, list[str]]:
     behind = mean(4, "pc", "fashion_mnist")[0] - mean(4, "hep", "fashion_mnist")[0]
     first, second, third = (f"{value:.0f}" for value in seeds("pc", 16))
     tuned, plain = (f"{sum(seeds(arm, 16)[1:]) / 2:.1f}" for arm in ("pc_rates", "pc"))
+    shallow, deeper = (f"{mean(depth, 'hep')[0] - sum(seeds('hep_plain', depth)) / 3:.1f}" for depth in (8, 16))
     readings = committed("conventions").query(
         "stage == 'final' and depth == 16 and method == 'pc' and highway_layers == 'without_first' "
         "and activation != 'both'"
@@ -146,6 +147,7 @@ def statements() -> dict[str, list[str]]:
             f"by {every[1] - every[10]:.1f} points at k = 10",
             f"the other two seeds alone reach {tuned} for {plain}",
             f"on the same seed vanilla PC gains {gain:.1f} points",
+            f"HEP, which loses {shallow} points without it at depth 8 and {deeper} at depth 16",
             f"{words[failed]} of the {words[len(verdicts)].lower()} predictions fail{'s' * (failed == 1)}",
         ],
     }

@@ -32,7 +32,8 @@ HEP_8 = f"depth/{EXCERPT}/L008/hep"
 # A sweep counts every rate, and the chosen rate on the other seeds.
 ABLATIONS = {
     **dict.fromkeys(("hep", "no_chain", "redraw", "dfa", "pc", "pc_4T"), 3 + 1),
-    **dict.fromkeys(("euler", "euler_sum", "hep_plain", "pc_plain"), 2 * 3),
+    **dict.fromkeys(("euler", "euler_sum"), 2 * 3),
+    **dict.fromkeys(("hep_plain", "pc_plain"), 2 * 3 + 1),
     "pc_rates": (5 - 1 + 2) + 5,  # the printed rate is among them: a run of "pc"
     "pc_rates_fresh": (5 + 3) + (5 + 1),
     "small_batches": 1,

@@ -165,6 +165,7 @@ BLOCKS: dict[str, Callable[[Tables], pd.DataFrame]] = {
     "strength": _strength,
     "backprop_128": _ablations("short_schedule", "no_exception"),
     "chain": _ablations("hep", "no_chain", "redraw", "dfa", "pc"),
+    "needed": _ablations("hep", "euler", "euler_sum", "hep_plain", "pc", "pc_plain"),
     "learning_rate": _ablations("pc", "pc_rates", "pc_4T", "hep"),
     "rates": _rates,
     "multiples": _multiples,
