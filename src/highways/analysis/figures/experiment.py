@@ -131,6 +131,6 @@ def _rows(cells: dict[str, Cell]) -> Figure:
         axes.plot(values, [row] * len(values), ".", color=colour, alpha=0.5, gid=f"seeds:{row}")
         if found.mean is not None:
             axes.errorbar([found.mean], [row], xerr=found.std, color=colour, marker="s", capsize=2)
-    axes.set_yticks(range(len(run)), [style.literal(textwrap.fill(name, 44)) for name in run])
+    axes.set_yticks(range(len(run)), [style.literal(textwrap.fill(name, 52)) for name in run])
     axes.set_ylim(len(run) - 0.5, -0.5)
     return figure
