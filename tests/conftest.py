@@ -16,17 +16,17 @@ ROOT = Path(__file__).parents[1]
 EXCERPT = "fashion_mnist_excerpt"
 
 
-# What waits for most of its time starts first, and the longest next. A machine has room for one SLURM cluster at a
-# time, so the second one comes last.
-ORDER = ("slurm/test_slurm.py", "workflow/", "", "slurm/test_accounting.py")
+# The places of test files in a run, by how their paths begin; all others come third. What waits most of its time
+# starts first, and the longest next. A machine has room for one SLURM cluster at a time, so the second comes last.
+ORDER = {"slurm/test_slurm.py": 0, "workflow/": 1, "slurm/test_accounting.py": 3}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort the tests by ORDER; two workers that share them out by files end at about the same time."""
+    """Sort the tests by ORDER, so that the workers, who share them out by files, end at about the same time."""
 
     def rank(item: pytest.Item) -> int:
         path = item.path.relative_to(ROOT / "tests").as_posix()
-        return max((i for i, beginning in enumerate(ORDER) if beginning and path.startswith(beginning)), default=2)
+        return next((place for beginning, place in ORDER.items() if path.startswith(beginning)), 2)
 
     items.sort(key=rank)
 

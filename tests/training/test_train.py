@@ -167,8 +167,12 @@ def test_a_later_divergence_keeps_the_best_epoch_before_it(tiny, out, monkeypatc
 # Interruption and resumption
 
 
+def arguments(spec, out: Path) -> list[str]:
+    return ["train", "--spec", spec.to_json(), "--out", str(out)]
+
+
 def command(spec, out: Path) -> list[str]:
-    return [sys.executable, "-m", "highways", "train", "--spec", spec.to_json(), "--out", str(out)]
+    return [sys.executable, "-m", "highways", *arguments(spec, out)]
 
 
 # The command, which a signal meets after so many updates of the weights.
@@ -190,7 +194,7 @@ runpy.run_module("highways", run_name="__main__")
 
 def signalled(spec, out: Path, signum: int, updates: int) -> int:
     """Run the spec in a process of its own, signal it after so many updates, and return its exit code."""
-    words = [sys.executable, "-c", SIGNALLED, str(int(signum)), str(updates), *command(spec, out)[3:]]
+    words = [sys.executable, "-c", SIGNALLED, str(int(signum)), str(updates), *arguments(spec, out)]
     return subprocess.run(words, capture_output=True).returncode
 
 
